@@ -45,6 +45,17 @@ def insert_prefetches(stmt: Stmt, cache_line: int) -> Stmt:
     return visit(stmt)  # type: ignore[return-value]
 
 
+def without_prefetches(loop: For) -> For:
+    """Return the loop without prefetches at the start of its iterations."""
+    stmts = loop.body.stmts if isinstance(loop.body, loops.SeqStmt) else (loop.body,)
+    return replace(loop, body=seq(*(s for s in stmts if not _is_prefetch(s))))
+
+
+def _is_prefetch(stmt: Stmt) -> bool:
+    call = stmt.value if isinstance(stmt, loops.Evaluate) else None
+    return isinstance(call, Call) and call.op == "prefetch"
+
+
 def _prefetches(loop: For, distance: int, names: tuple[str, ...], cache_line: int) -> list[Stmt]:
     statements: list[Stmt] = []
     for start, reached in _accesses(loop, names):

@@ -2,9 +2,9 @@
 
 A row holds all that the script language, the analyses, the interpreter and the code generators know
 of an intrinsic, but for the emission of those that are more than a call of one library function:
-`codegen/llvm/vector_math.py` has polynomials for float32, `codegen/llvm/expressions.py` and the
-`dialect.py` of each language of GPUs their special cases. `tests/ir/test_intrinsics.py` asserts
-that each target either has a row or says why it has none.
+`codegen/llvm/vector_math.py` has polynomials for float32, `codegen/llvm/wide_math.py` for float64,
+`codegen/llvm/expressions.py` and the `dialect.py` of each language of GPUs their special cases.
+`tests/ir/test_intrinsics.py` asserts that each target either has a row or says why it has none.
 """
 
 from __future__ import annotations

@@ -17,11 +17,14 @@ from relaxlab.ops import scalar, te
 
 Rows = tuple[expr.Var, ...]
 Buffers = dict[te.Tensor, loops.Buffer]
+_Test = Callable[[PrimExpr, PrimExpr], PrimExpr]
 DIGIT = 256
 """Values of a digit, a byte."""
 SHORT = 32
-"""Longest rows into which elements are inserted one by one: counters of digits take longer to add
-up. By digits 1024 columns of four float32 took 1.1 ms, 64 rows of 64 0.07 ms."""
+"""Longest rows, for each digit of an element, of which each element is compared with all others."""
+LANES, STEP = 16, 64
+"""Counters side by side, a vector of int32 of AVX-512, and elements that a selection compares in a
+step."""
 INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF << 52}
 """Bits of infinity, as integers: those of NaN, without the sign, are larger."""
 
@@ -92,16 +95,17 @@ def digit_of(key: PrimExpr, number: int) -> PrimExpr:
 def sort_rows(x: te.Tensor, axis: int, descending: bool, as_places: bool) -> te.Tensor:
     """The elements of each row along `axis` in stable order, or their places, int64; `axis` is the
     last of the result. From the lowest digit to the highest, elements are moved to where those with
-    that digit begin: O(n) for each. Orders are moved together with the keys. Into short rows
-    elements are inserted."""
+    that digit begin: O(n) for each. Orders are moved together with the keys. Elements of short rows
+    are compared with all others."""
     extent, digits = x.shape[axis], digits_of(x.dtype)
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])
     name, dtype = ("T_argsort", "int64") if as_places else ("T_sort", x.dtype)
     size = extent.value if isinstance(extent, expr.IntImm) else None
-    is_long, is_short = size is None or size > SHORT, size is None or size <= SHORT
+    most = longest_compared(x.dtype)
+    is_long, is_short = size is None or size > most, size is None or size <= most
     outputs: list[tuple[str, tuple[PrimExpr, ...], str]] = [(name, (*rows, extent), dtype)]
     if is_short:
-        outputs.append(("T_free", rows, "int64"))
+        outputs += rank_outputs(rows, most if size is None else size, x.dtype)
     if is_long:
         outputs.append(("T_starts", (*rows, expr.const(digits * (DIGIT + 1))), "int64"))
     if is_long and digits > 1:  # what is sorted goes to and fro, an even number of times
@@ -112,15 +116,81 @@ def sort_rows(x: te.Tensor, axis: int, descending: bool, as_places: bool) -> te.
     def body(row: Rows, buffers: Buffers) -> loops.Stmt:
         by_name = {t.name: buffers[t] for t in made}
         sort = _Sort(Row(buffers[x], row, axis), extent, by_name, row, descending, as_places)
-        if not is_long:
-            return sort.inserted()
         if not is_short:
             return sort.by_digits()
-        fits = expr.LE(extent, expr.const(SHORT))
-        return loops.IfThenElse(fits, sort.inserted(), sort.by_digits())
+        keys, ranks = sort.made("T_keys"), sort.made("T_ranks")
+        compared = sort_by_ranks(sort.given, sort.kept, keys, ranks, extent, descending, as_places)
+        if not is_long:
+            return compared
+        return loops.IfThenElse(expr.LE(extent, expr.const(most)), compared, sort.by_digits())
 
     made = te.compute_rows(rows, outputs, [x], body, name)
     return made[0]
+
+
+def longest_compared(dtype: str) -> int:
+    """The elements of the longest row whose elements are compared with all others."""
+    return SHORT * digits_of(dtype)
+
+
+def rank_outputs(
+    rows: Sequence[PrimExpr], size: int, dtype: str
+) -> list[tuple[str, tuple[PrimExpr, ...], str]]:
+    """The buffers that `sort_by_ranks` takes for rows of `size` elements at most."""
+    room = expr.const(-(-size // LANES) * LANES)
+    return [
+        ("T_keys", (*rows, room), key_dtype(dtype)),
+        ("T_ranks", (*rows, expr.const(LANES)), "int32"),
+    ]
+
+
+def sort_by_ranks(
+    given: Row, kept: Row, keys: Row, ranks: Row, extent: PrimExpr, descending: bool,
+    as_places: bool,
+) -> loops.Stmt:  # fmt: skip
+    """Put the elements of a row, or their places, in stable order. For a vector of them at a time,
+    those that precede each are counted: O(n^2) comparisons without a branch."""
+
+    def key(part: PrimExpr, lane: PrimExpr) -> loops.Stmt:
+        # Stored as whole vectors: a load of one would wait for stores of its parts.
+        p, none = part * LANES + lane, expr.const(0, keys.buffer.dtype)
+        value = key_of(given[p], descending)
+        return keys.set(p, expr.if_then_else(expr.LT(p, extent), value, none))
+
+    def ranked(part: PrimExpr) -> loops.Stmt:
+        begin = part * LANES
+        behind = begin + LANES
+
+        def counted(count: PrimExpr, test: _Test) -> list[loops.Stmt]:
+            def one(p: PrimExpr, lane: PrimExpr) -> loops.Stmt:
+                found = scalar.cast(test(p, lane), "int32")
+                return ranks.set(lane, ranks[lane] + found)
+
+            return each(count, lambda p: _vector(lambda lane: one(p, lane)))
+
+        def put(lane: PrimExpr) -> loops.Stmt:
+            value = begin + lane if as_places else given[begin + lane]
+            return kept.set(scalar.cast(ranks[lane], "int64"), value)
+
+        def precedes(op: type[expr.BinaryOp], first: PrimExpr) -> _Test:
+            return lambda p, lane: op(keys[first + p], keys[begin + lane])
+
+        def here_precedes(p: PrimExpr, lane: PrimExpr) -> PrimExpr:
+            earlier = expr.LT(scalar.cast(p, "int32"), scalar.cast(lane, "int32"))
+            equal = expr.And(earlier, precedes(expr.LE, begin)(p, lane))
+            return expr.Or(precedes(expr.LT, begin)(p, lane), equal)
+
+        here = expr.Min(extent - begin, expr.const(LANES))
+        return loops.seq(
+            _vector(lambda lane: ranks.set(lane, expr.const(0, "int32"))),
+            *counted(begin, precedes(expr.LE, te.ZERO)),
+            *counted(here, here_precedes),
+            *counted(expr.Max(extent - behind, te.ZERO), precedes(expr.LT, behind)),
+            *each(here, put),
+        )
+
+    vectors = (extent + (LANES - 1)) // LANES
+    return loops.seq(_vectors(vectors, key), *each(vectors, ranked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,22 +217,6 @@ class _Sort:
 
     def key(self, value: PrimExpr) -> PrimExpr:
         return key_of(value, self.descending)
-
-    def inserted(self) -> loops.Stmt:
-        """Insert elements, or places, behind those that are not larger: O(n^2)."""
-        kept, free = self.kept, _Cell(self.buffers["T_free"], self.row)
-        before = kept[free.value - 1]
-
-        def one(p: PrimExpr) -> loops.Stmt:
-            key = expr.Var("key", key_dtype(self.given.buffer.dtype))
-            larger = expr.GT(self.key(self.given[before] if self.as_places else before), key)
-            follows = expr.if_then_else(expr.LT(te.ZERO, free.value), larger, expr.const(False))
-            move = loops.seq(kept.set(free.value, before), free.set(free.value - 1))
-            last = kept.set(free.value, p if self.as_places else self.given[p])
-            put = loops.seq(free.set(p), loops.While(follows, move), last)
-            return loops.LetStmt(key, self.key(self.given[p]), put)
-
-        return loops.seq(*each(self.extent, one))
 
     def by_digits(self) -> loops.Stmt:
         """Count all digits in one pass, then move elements by one after the other."""
@@ -215,32 +269,52 @@ def _sides(given: Row, kept: Row, other: Row, n: int) -> tuple[Row, Row]:
     return other, kept
 
 
-LANES, STEP = 16, 64
-"""Counters side by side, a vector of int32 of AVX-512, and elements that are compared in a step."""
-
-
 def place_of_rank(
     x: te.Tensor, axis: int, rank: Callable[[PrimExpr], PrimExpr]
 ) -> te.Tensor:
     """The place, int64, of one element of each row along `axis` in stable order: that at
-    `rank(nans)`, where `nans` is the number of NaN in the row, 0 for integers.
+    `rank(nans)`, where `nans` is positive if there is a NaN in the row, else 0.
 
-    Its key is found bit by bit, from the highest on: a bit is set if no more than `rank` keys are
-    less than with it. Each takes a pass over the row, in vectors: 32 passes over 1024 float32 took
-    a fifth of the time of counting the values of four digits.
+    In long rows its key is found bit by bit, from the highest on: a bit is set if no more than
+    `rank` keys are less than with it. Each takes a pass over the row, in vectors: 32 passes over
+    1024 float32 took a fifth of the time of counting the values of four digits.
     """
-    extent, kind = x.shape[axis], key_dtype(x.dtype)
+    extent, kind, most = x.shape[axis], key_dtype(x.dtype), longest_compared(x.dtype)
     rows, name = (*x.shape[:axis], *x.shape[axis + 1 :]), "T_place_of_rank"
-    outputs = [
-        (name, rows, "int64"), ("T_keys", (*rows, _steps(extent) * STEP), kind),
-        ("T_lanes", (*rows, LANES), "int32"), ("T_places", (*rows, LANES), "int64"),
-        ("T_count", rows, "int64"), ("T_rank", rows, "int64"), ("T_key", rows, kind),
-    ]  # fmt: skip
+    size = extent.value if isinstance(extent, expr.IntImm) else None
+    is_long, is_short = size is None or size > most, size is None or size <= most
+    outputs: list[tuple[str, tuple[PrimExpr, ...], str]] = [(name, rows, "int64")]
+    if is_short:
+        outputs.append(("T_order", (*rows, expr.const(size or most)), "int64"))
+        outputs += rank_outputs(rows, size or most, x.dtype)
+    if is_long:
+        lanes = expr.const(LANES)
+        outputs += [
+            ("T_bits", (*rows, _steps(extent) * STEP), kind), ("T_lanes", (*rows, lanes), "int32"),
+            ("T_places", (*rows, lanes), "int64"), ("T_count", rows, "int64"),
+            ("T_rank", rows, "int64"), ("T_key", rows, kind),
+        ]  # fmt: skip
 
     def body(row: Rows, buffers: Buffers) -> loops.Stmt:
-        keys, lanes, places = (Row(buffers[t], row, len(row)) for t in made[1:4])
-        cells = (_Cell(buffers[t], row) for t in (made[0], *made[4:]))
-        return _Selection(Row(buffers[x], row, axis), keys, lanes, places, *cells).of(extent, rank)
+        given, place = Row(buffers[x], row, axis), _Cell(buffers[made[0]], row)
+        scratch = {t.name: Row(buffers[t], row, len(row)) for t in made}
+
+        def compared() -> loops.Stmt:
+            order, keys, ranks = (scratch[name] for name in ("T_order", "T_keys", "T_ranks"))
+            sort = sort_by_ranks(given, order, keys, ranks, extent, False, as_places=True)
+            nans: PrimExpr = te.ZERO
+            if is_float(x.dtype):
+                nans = scalar.cast(scalar.isnan(given[order[extent - 1]]), "int64")
+            return loops.seq(sort, place.set(order[rank(nans)]))
+
+        def selected() -> loops.Stmt:
+            keys, lanes, places = (scratch[name] for name in ("T_bits", "T_lanes", "T_places"))
+            cells = (_Cell(scratch[n].buffer, row) for n in ("T_count", "T_rank", "T_key"))
+            return _Selection(given, keys, lanes, places, place, *cells).of(extent, rank)
+
+        if size is not None:
+            return compared() if is_short else selected()
+        return loops.IfThenElse(expr.LE(extent, expr.const(most)), compared(), selected())
 
     made = te.compute_rows(rows, outputs, [x], body, name)
     return made[0]

@@ -176,6 +176,19 @@ def test_zeros_keep_their_sign(name: str) -> None:
     )
 
 
+def test_logarithms_of_powers_are_whole() -> None:
+    """Who counts digits or bits by them rounds down."""
+    exe = rl.compile(rl.parse("""
+@R.function
+def main(x: R.Tensor(("n",), "float64"), y: R.Tensor(("n",), "float64")):
+    return (R.log2(x), R.log10(y), R.exp2(R.log2(x)))
+"""))
+    k = np.arange(-300.0, 301.0)
+    x, y = np.exp2(k), np.array([float(f"1e{int(n)}") for n in k])
+    for got, want in zip(exe["main"](x, y), (k, k, x), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_erf_ends_in_one() -> None:
     """Whoever multiplies 1 + erf(x) by x (gelu) sees every bit that is missing."""
     x, got, exact = run("float32", "erf")

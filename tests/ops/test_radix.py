@@ -53,3 +53,37 @@ def test_orders_are_numpys(dtype: str, rng: np.random.Generator) -> None:
             a, b, (c, d) = exe["main"](x)
             for found, expected in zip((a, b, c, d), want, strict=True):
                 np.testing.assert_array_equal(bits(np.asarray(found)), bits(expected))
+
+
+FIRST = """
+@R.function
+def main(x: R.Tensor(("n", ROW), "DTYPE")):
+    with R.dataflow():
+        a = R.sort(x, axis=1, descending=True)
+        b = R.argsort(x, axis=1, dtype="int64")
+        c = R.topk(x, k=COUNT, axis=1, ret_type="indices", dtype="int64")
+        d = R.median(x, axis=1)
+        R.output(a, b, c, d)
+    return (a, b, c, d)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "int8", "uint8"])
+def test_short_rows(dtype: str, rng: np.random.Generator) -> None:
+    """Rows of few and of many vectors, of constant and of symbolic length: compared, moved by
+    digits, inserted."""
+    for checks, row in (("all", int(rng.integers(1, 40))), ("all", '"m"'), ("default", 100)):
+        size = row if isinstance(row, int) else int(rng.integers(3, 300))
+        count = int(rng.integers(1, min(size, 20) + 1))
+        text = FIRST.replace("ROW", str(row)).replace("DTYPE", dtype)
+        exe = rl.compile(rl.parse(text.replace("COUNT", str(count))), threads=2, checks=checks)
+        sizes = [size] if isinstance(row, int) else [size, count, 32, 33, 64, 128, 129, 257]
+        for width in (n for n in sizes if n >= count):
+            shape = (int(rng.integers(0, 50)), width)
+            x = elements(dtype, shape, rng)
+            a, b, c, (_, d) = exe["main"](x)
+            sort, order = op_row("sort").reference, op_row("argsort").reference
+            np.testing.assert_array_equal(bits(np.asarray(a)), bits(sort(x, 1, True)))
+            np.testing.assert_array_equal(b, order(x, 1, dtype="int64"))
+            np.testing.assert_array_equal(c, order(x, 1, True, "int64")[:, :count])
+            np.testing.assert_array_equal(d, op_row("median").reference(x, axis=1)[1])

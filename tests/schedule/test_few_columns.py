@@ -39,6 +39,22 @@ def main({", ".join(map(tensor, params.split("; ")))}, c: R.Tensor(({dim("m")},)
 """)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("columns", [2, 3, 7])
+def test_few_columns_of_integers(columns: int, dtype: str, rng: np.random.Generator) -> None:
+    """Sums are exact, up to wrapping around."""
+    n, k = int(rng.integers(0, 200)), int(rng.integers(1, 200))
+    sums = "int64" if dtype == "int64" else "int32"
+    exe = rl.compile(rl.parse(f"""
+@R.function
+def main(x: R.Tensor(("n", {k}), "{dtype}"), w: R.Tensor(({k}, {columns}), "{dtype}")):
+    return R.matmul(x, w, out_dtype="{sums}")
+"""), threads=2, checks="all")  # fmt: skip
+    of = np.iinfo(dtype)
+    x, w = (rng.integers(of.min, of.max, s, dtype, endpoint=True) for s in ((n, k), (k, columns)))
+    np.testing.assert_array_equal(exe["main"](x, w), x.astype(sums) @ w.astype(sums))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", PRODUCTS)
 def test_few_columns(kind: str, dtype: str, rng: np.random.Generator) -> None:
@@ -108,3 +124,23 @@ def main(x: R.Tensor(("b", 5, 5), "float32")):
     for b in (0, 1, 40):
         x = rng.standard_normal((b, 5, 5), np.float32)
         np.testing.assert_allclose(exe["main"](x), x @ x, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
+def test_reductions_of_few_columns(dtype: str, rng: np.random.Generator) -> None:
+    """Of short and of long columns, whose rows are lanes together, as constants and as symbols."""
+    for width in rng.choice(np.arange(2, 9), 3, replace=False):
+        for rows in ("n", int(rng.integers(1, 40_000))):
+            shape = f"({rows!r}, {width})".replace("'", '"')
+            exe = rl.compile(rl.parse(f"""
+@R.function
+def main(x: R.Tensor({shape}, "{dtype}")):
+    return (R.sum(x, axis=0), R.max(x, axis=0), R.min(R.abs(x), axis=0))
+"""), threads=2, checks="all")  # fmt: skip
+            for n in [1, 63, 255, 257, 16_385, 70_001] if rows == "n" else [rows]:
+                x = rng.integers(-4, 5, (n, width)).astype(dtype)
+                found = exe["main"](x)
+                wide = "int8" if dtype == "int8" else "float64"
+                want = (x.sum(0, wide), x.max(0), np.abs(x).min(0))
+                for got, expected in zip(found, want, strict=True):
+                    np.testing.assert_array_equal(got, expected.astype(dtype), f"{n} {width}")

@@ -120,6 +120,16 @@ def test_whole_lines_alone_are_stored_around_the_caches() -> None:
     assert text.count("fence") == 1
 
 
+def test_results_that_stay_in_caches_have_no_prefetches() -> None:
+    """Operands of theirs are there, too, and to ask for them took up to a quarter longer."""
+    result = rl.trace(program(BODIES["gelu"])).result
+    func = next(f for _, f in result.items() if isinstance(f, PrimFunc))
+    text = emit_kernel(func, "f", {}).text
+    _, small = text.split("fence seq_cst")
+    assert "nontemporal" not in small and "store <" in small
+    assert "@llvm.prefetch" in text and "call void @llvm.prefetch" not in small
+
+
 @pytest.mark.parametrize(("cpu", "locality"), [("znver5", 3), ("sapphirerapids", 2)])
 def test_lines_are_fetched_into_the_cache_that_the_processor_fetches_best(
     cpu: str, locality: int

@@ -19,7 +19,8 @@ from relaxlab.codegen.llvm.builder import (
     mangle,
 )
 from relaxlab.codegen.llvm.formula import Formula, all_lanes, per_lane
-from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, float32_function
+from relaxlab.codegen.llvm.vector_math import FLOAT32_FUNCTIONS, vector_function
+from relaxlab.codegen.llvm.wide_math import FLOAT64_FUNCTIONS
 from relaxlab.codegen.positive import is_positive
 from relaxlab.codegen.powers import known_power
 from relaxlab.ir import expr, loops
@@ -325,18 +326,13 @@ def _float_call(b: Builder, op: str, args: list[Value]) -> Value:
     if base in ("float16", "bfloat16"):
         wide = [cast(b, a, "float32") if is_float(a.dtype) else a for a in args]
         return cast(b, _float_call(b, op, wide), base)
-    if base == "float32" and op in FLOAT32_FUNCTIONS:
-        return float32_function(b, op, args)
+    formulas = FLOAT32_FUNCTIONS if base == "float32" else FLOAT64_FUNCTIONS
+    if op in formulas:
+        return vector_function(b, op, formulas[op], args)
     if INTRINSICS[op].llvm:
         pairs = [(a.ty, b.materialise(a)) for a in args]
         name = f"llvm.{INTRINSICS[op].llvm}.{mangle(dtype)}"
         return Value(dtype, b.call(name, args[0].ty, pairs))
-    if op == "sigmoid":
-        one = b.widen(float_value(1.0, base), args[0].lanes)
-        # -0.0 - x is -x for zeros, too.
-        zero = b.widen(float_value(-0.0, base), args[0].lanes)
-        e = _float_call(b, "exp", [binary(b, expr.Sub, zero, args[0])])
-        return binary(b, expr.Div, one, binary(b, expr.Add, one, e))
     if op == "rsqrt":
         one = b.widen(float_value(1.0, base), args[0].lanes)
         return binary(b, expr.Div, one, _float_call(b, "sqrt", args))

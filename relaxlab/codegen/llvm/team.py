@@ -34,6 +34,7 @@ from relaxlab.codegen.llvm.statements import (
     serial_loop,
 )
 from relaxlab.codegen.positive import is_positive
+from relaxlab.codegen.prefetch import without_prefetches
 from relaxlab.codegen.unfuse import unfuse
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import bytes_of
@@ -213,7 +214,7 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     high = binary(b, expr.FloorDiv, binary(b, expr.Mul, extent, after), threads)
     low, high = binary(b, expr.Add, start, low), binary(b, expr.Add, start, high)
 
-    def share() -> None:
+    def share(loop: loops.For) -> None:
         with inside_loop(s, loop):
             first, past = Var("first"), Var("past")
             nest = unfuse(loop, first, past, lambda e: is_positive(e, s.positive, s.sizes))
@@ -226,7 +227,7 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     names = loop.annotations.get(NON_TEMPORAL, ())
     streamed = [buffer for buffer in s.memory if buffer.name in names]
     if not streamed:
-        share()
+        share(loop)
         return
     # Two copies of the loop: the size decides, which is known only now.
     large, small, done = b.label("large"), b.label("small"), b.label("done")
@@ -235,12 +236,12 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     plain = {buffer: s.memory[buffer] for buffer in streamed}
     line = b.target.facts.cache_line
     s.memory |= {buffer: _streamed(memory, line) for buffer, memory in plain.items()}
-    share()
+    share(loop)
     b.raw("fence seq_cst")  # such stores overtake others, and the barrier after the loop, too
     b.jump(done)
     s.memory |= plain
     b.place(small)
-    share()
+    share(without_prefetches(loop))
     b.jump(done)
     b.place(done)
 

@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from relaxlab.codegen.llvm.arithmetic import cast
 from relaxlab.codegen.llvm.builder import Builder, Value
 from relaxlab.codegen.llvm.formula import Formula, per_lane
-from relaxlab.codegen.llvm.square_root import square_root
+from relaxlab.codegen.llvm.roots import cube_root, square_root
+from relaxlab.codegen.llvm.wide_math import ROOT_OF_HALF, ROUNDING_BITS
+from relaxlab.codegen.llvm.wide_math import ROUNDING as WIDE_ROUNDING
 from relaxlab.ir import expr
 
 _EXP_POLY = [1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
@@ -310,41 +312,10 @@ def _atan2(m: Formula, y: Value, x: Value) -> Value:
     return m.keep_nan(x, m.keep_nan(y, m.call("copysign", angle, y)))
 
 
-ROOT_START = 0x54A1F000
-"""The bits of about the inverse of a cube root are this less a third of the bits of the number, as
-integers: times the number, the cube of that is at most 0.103 off 1."""
-ROOT_SMALL, ROOT_SCALE = 2.0**-60, 2.0**32
-"""Below the first the remainder would be subnormal; the cube of the second scales up to it."""
-
-
-def _cbrt(m: Formula, x: Value) -> Value:
-    """A step for the inverse of the root, from the series of (1 - r)**(-1/3), which leaves 2e-5,
-    and one of Newton's for the root."""
-    size = m.call("fabs", x)
-    small = m.op(expr.LT, size, ROOT_SMALL)
-    a = m.select(small, m.mul(size, ROOT_SCALE**3), size)
-    third = m.fma(cast(m.b, m.bits(a), m.dtype), -1 / 3, ROOT_START)
-    start = m.from_bits(m.to_int(third))
-    r = m.fma(m.negative(a), m.mul(m.mul(start, start), start), 1.0)
-    inverse = m.fma(m.mul(start, r), m.poly(r, [14 / 81, 2 / 9, 1 / 3]), start)
-    square = m.mul(inverse, inverse)
-    root = m.mul(a, square)
-    rest = m.fma(m.negative(m.mul(root, root)), root, a)
-    root = m.fma(m.mul(rest, square), 1 / 3, root)
-    root = m.select(small, m.mul(root, 1 / ROOT_SCALE), root)
-    # Infinity and NaN are their own roots.
-    root = m.select(m.op(expr.LT, size, math.inf), root, size)
-    return m.call("copysign", root, x)
-
-
 LOG2_TERMS = 8
 """Terms of the series of log2 in (m - 1) / (m + 1), at most 0.172: 1e-13 of the sum is left out."""
 EXP2_TERMS = 10
 """Terms of the series of 2**r, |r| <= 0.5: 7e-12 is left out."""
-WIDE_ROUNDING, WIDE_ROUNDING_BITS = 1.5 * 2.0**52, 0x4338 << 48
-"""The `ROUNDING` of float64 and its bits: processors before AVX-512 convert no vectors of int64."""
-ROOT_OF_HALF = 0x3FE6A09E667F3BCD
-"""The bits of the square root of 1/2 in float64."""
 POWER_BITS = 1000.0
 """Beyond 2 to this power, or to its negative, every result is infinite or zero in float32."""
 
@@ -379,7 +350,7 @@ def _wide_log2(m: Formula, x: Value) -> Value:
     mantissa = m.from_bits(m.iop(expr.Sub, bits, m.iop(expr.ShiftLeft, exponent, 52)))
     s = m.div(m.sub(mantissa, 1.0), m.add(mantissa, 1.0))
     series = [2 / LN2 / (2 * k + 1) for k in reversed(range(LOG2_TERMS))]
-    whole = m.sub(m.from_bits(m.iop(expr.Add, exponent, WIDE_ROUNDING_BITS)), WIDE_ROUNDING)
+    whole = m.sub(m.from_bits(m.iop(expr.Add, exponent, ROUNDING_BITS)), WIDE_ROUNDING)
     log = m.fma(m.poly(m.mul(s, s), series), s, whole)
     log = m.select(m.op(expr.EQ, x, 0.0), m.num(-math.inf), log)
     return m.select(m.op(expr.EQ, x, math.inf), x, log)
@@ -570,15 +541,17 @@ FLOAT32_FUNCTIONS: dict[str, Callable[..., Value]] = {
     "pow": _pow,
     "rsqrt": _rsqrt,
     "sqrt": square_root,
-    "cbrt": _cbrt,
+    "cbrt": cube_root,
 }
 
 
-def float32_function(b: Builder, name: str, args: Sequence[Value]) -> Value:
-    """Emit the named function of float32 scalars or vectors."""
+def vector_function(
+    b: Builder, name: str, formula: Callable[..., Value], args: Sequence[Value]
+) -> Value:
+    """Emit the named function of scalars or vectors, all of one dtype, by its formula."""
     lanes = max(x.lanes for x in args)
     args = [b.widen(x, lanes) for x in args]
     # Once for equal arguments: LLVM merges no two that each jump around rare cases, of which the 17
     # logarithms in the polynomials of `erfinv` took 0.7 of its time.
     key = (name, *map(b.materialise, args))
-    return b.once(key, (), lambda: FLOAT32_FUNCTIONS[name](Formula(b, args[0]), *args))
+    return b.once(key, (), lambda: formula(Formula(b, args[0]), *args))

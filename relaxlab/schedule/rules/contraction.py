@@ -61,6 +61,7 @@ from relaxlab.schedule.rules.decisions import (
     TILE_VECTORS,
 )
 from relaxlab.schedule.rules.deep_contraction import SHALLOW, in_blocks, is_deep
+from relaxlab.schedule.rules.dot_tiles import few_columns, narrow_dot_tiles
 from relaxlab.schedule.rules.elementwise import schedule_block
 from relaxlab.schedule.rules.fallback import apply as fallback_apply
 from relaxlab.schedule.rules.rows import apply as rows_apply
@@ -107,6 +108,11 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
     if not parts.is_einsum:  # what pads data would be compiled for few rows, too
         return _by_terms(sch, parts, context)
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
+    width, depth = constant(block.iter_vars[parts.col].dom.extent), block.iter_vars[-1].dom.extent
+    if width is not None and width in few_columns(output_dtype(block), depth, context):
+        found = attempted(partial(narrow_dot_tiles, most=width), sch, context)
+        if found is not None:
+            return found
     rows = block.iter_vars[parts.row].dom.extent
     # Panels would have to be copied first: for 4 rows of float32 or int32, 16 of int8 and 2 of
     # float64 dot products took the same time or less, for twice as many rows the copy was repaid

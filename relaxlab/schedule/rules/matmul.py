@@ -30,6 +30,7 @@ from relaxlab.schedule.rules.base import (
     found_block,
     separate_store,
     split_vector,
+    sum_of_products,
     where_allowed,
     with_joined_axes,
     with_versions,
@@ -51,7 +52,7 @@ from relaxlab.schedule.rules.decisions import (
     REGISTER_ROWS,
     UNROLL_REDUCTION,
 )
-from relaxlab.schedule.rules.dot_tiles import dot_tiles, narrow_dot_tiles
+from relaxlab.schedule.rules.dot_tiles import dot_tiles, few_columns, narrow_dot_tiles
 from relaxlab.schedule.rules.few_rows import few_rows, in_place_bytes
 from relaxlab.schedule.rules.product import (
     Product,
@@ -102,6 +103,8 @@ def _apply(sch: Schedule, context: Context) -> Schedule | str:
     if isinstance(parts, str):
         return parts
     block = next(b for b in blocks_of(sch.func) if b.name == parts.product)
+    if parts.dtype not in ("float32", "float64") and sum_of_products(block):
+        return f"{parts.product} sums products of integers"  # which the rule `contraction` takes
     rows = block.iter_vars[parts.row].dom.extent
     if parts.copied is None:
         _panel_vectors(sch, parts, context)  # for all versions, which share the layout of weights
@@ -171,7 +174,7 @@ def _many(sch: Schedule, context: Context) -> Schedule:
         return _schedule(sch, context, _Most(columns=columns))
 
     known = constant(width)
-    if known is not None and known in _few_columns(parts, depth, context):
+    if known is not None and known in few_columns(parts.dtype, depth, context):
         found = attempted(partial(narrow_dot_tiles, most=known), sch, context)
         if found is not None:
             return found
@@ -238,19 +241,8 @@ def _widths(sch: Schedule, block: Block, parts: Product, context: Context) -> li
     # product of vectors by rows.
     single = [] if width in (rows, block.iter_vars[-1].dom.extent) else [1]
     narrowest = range(1, _narrow_panels(sch) + 1)
-    few = _few_columns(parts, block.iter_vars[-1].dom.extent, context)[-1:]
+    few = few_columns(parts.dtype, block.iter_vars[-1].dom.extent, context)[-1:]
     return [] if known else [*single, *few, *(n * lanes for n in narrowest)]
-
-
-def _few_columns(parts: Product, depth: PrimExpr, context: Context) -> range:
-    """Return the numbers of columns that are better rows of dot products, in a copy whose size is
-    known, than parts of a vector: 200 x 1024 by 1024 x 3 took 80 us in vectors, takes 16; by 7 83
-    and 36; 200 x 300 by 8 17 either way (EPYC with AVX-512). The copy is to stay in the
-    second-level cache: with as many columns as lanes it would take a quarter of that."""
-    size, lanes = constant(depth), context.target.lanes(parts.dtype)
-    most = context.target.facts.cache(2) // 4
-    room = size is not None and size * lanes * parts.bytes <= most
-    return range(2, lanes // 2 if parts.contiguous and room else 2)
 
 
 def _tile_of(

@@ -22,7 +22,6 @@ from relaxlab.schedule.rules.base import (
     found_block,
     inline_producers,
     is_spatial,
-    sum_of_products,
 )
 from relaxlab.schedule.rules.context import Context
 from relaxlab.schedule.rules.elementwise import schedule_block
@@ -87,11 +86,8 @@ def find_product(func: PrimFunc, context: Context) -> Product | str:
     dtype = product.writes[0].buffer.dtype
     if reduction_of(product) is None:
         return f"{product.name} is no reduction by one operator"
-    # Those of integers are for the rule `contraction`, of narrower floats for none.
-    if dtype not in ("float32", "float64") and (
-        dtype not in ("int32", "int64") or sum_of_products(product)
-    ):
-        return f"{product.name} is no reduction in float32 or float64"
+    if dtype not in ("float32", "float64", "int32", "int64"):
+        return f"{product.name} is no reduction in 32 or 64 bits"
     spatial = [i for i, it in enumerate(product.iter_vars) if it.kind == "spatial"]
     if len(product.iter_vars) - len(spatial) != 1 or len(spatial) < 2:
         return f"{product.name} has not one reduce axis and two or more spatial axes"
