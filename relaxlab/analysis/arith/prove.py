@@ -22,8 +22,8 @@ from relaxlab.ir.loops import BufferLoad, Nondecreasing
 # The budget of a search, so that a question without an answer stays cheap. Of 1089 proofs in the
 # tests of analyses and passes all but one took at most 8 steps, and none cancelled more than three
 # times in a row; 9 searches used up the budget, and also one of 1024 steps and depth 12.
-_STEPS = 64  # polynomials looked at before giving up on one case
-_TOTAL = 192  # … on all cases of a question
+_STEPS = 40  # polynomials looked at before giving up on one case
+_TOTAL = 120  # … on all cases of a question
 _CASES = 12  # combinations of min, max and select cases
 _DEPTH = 7  # cancellations in a row
 

@@ -213,10 +213,12 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     high = binary(b, expr.FloorDiv, binary(b, expr.Mul, extent, after), threads)
     low, high = binary(b, expr.Add, start, low), binary(b, expr.Add, start, high)
 
+    first, past = Var("first"), Var("past")
+    with inside_loop(s, loop):
+        nest = unfuse(loop, first, past, lambda e: is_positive(e, s.positive, s.sizes))
+
     def share() -> None:
         with inside_loop(s, loop):
-            first, past = Var("first"), Var("past")
-            nest = unfuse(loop, first, past, lambda e: is_positive(e, s.positive, s.sizes))
             if nest is None:
                 counted_loop(s, loop.loop_var, low, high, lambda: emit_stmt(s, loop.body))
                 return
