@@ -42,9 +42,6 @@ def substitute(
     made: dict[int, Node] = {}
 
     def visit(n: Node) -> Node:
-        known = made.get(id(n))
-        if known is not None:
-            return known
         if isinstance(n, Atom):
             if n in table:
                 return table[n]
@@ -53,6 +50,9 @@ def substitute(
                 table[n] = new
                 return new
             return n
+        known = made.get(id(n))
+        if known is not None:
+            return known
         new = map_children(n, visit)
         if new is not n and isinstance(new, expr.BinaryOp):
             folded = expr.binary(type(new), new.a, new.b)

@@ -19,6 +19,7 @@ from relaxlab.analysis.arith.poly import Key, Monomial, Poly
 from relaxlab.ir import dtypes, expr
 from relaxlab.ir.loops import Buffer
 
+Terms: TypeAlias = tuple[tuple[Monomial, int, Poly], ...]
 AtomKind: TypeAlias = Literal["var", "div", "mod", "min", "max", "select", "opaque"]
 
 
@@ -59,9 +60,7 @@ class Scope:
     divs: dict[tuple[Key, Key], tuple[Poly, Poly]] = field(default_factory=dict)  # type: ignore
     lowers: dict[Key, tuple[float, float]] = field(default_factory=dict)  # type: ignore
     intervals: dict[int, Interval] = field(default_factory=dict[int, Interval])
-    terms: dict[tuple[int, bool], tuple[tuple[Monomial, int, Poly], ...]] = field(
-        default_factory=dict  # type: ignore
-    )
+    terms: dict[tuple[int, bool], Terms] = field(default_factory=dict[tuple[int, bool], Terms])
     decided: dict[Any, bool | None] = field(default_factory=dict[Any, bool | None])
     proved: dict[Any, bool | None] = field(default_factory=dict[Any, bool | None])
     after: dict[Any, Scope] = field(default_factory=dict)  # type: ignore

@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from math import gcd, inf
 
 from relaxlab.analysis.arith import poly
-from relaxlab.analysis.arith.context import Context, finite
+from relaxlab.analysis.arith.context import Context, Terms, finite
 from relaxlab.analysis.arith.poly import Monomial, Poly
 from relaxlab.ir.loops import BufferLoad, Nondecreasing
 
-# The budget of a search, so that a question without an answer stays cheap: of 57,000 that the
-# benchmark of symbols asks, 54,000 have none, and no other took more than 16 steps. What is known of
-# elements of index functions leads through long chains: of 1089 proofs in the tests of analyses and
-# passes all but one took at most 8 steps, but tiles that begin where sequences do take more than 40.
+# The budget of a search, so that a question without an answer stays cheap: of 57,000 that 13
+# programs with symbols asked, 54,000 had none, and no other took more than 16 steps. What is known
+# of elements of index functions leads through longer chains: of 1089 proofs in the tests of
+# analyses and passes all but one took at most 8 steps, but tiles that begin where sequences do take
+# more than 40.
 _STEPS = 32  # polynomials looked at before giving up on one case
 _STEPS_OF_ELEMENTS = 64  # … where there are such elements
 _TOTAL = 3  # times as many on all cases of a question
@@ -190,9 +191,7 @@ def _cancel(p: Poly, s: int, k: int, known: Poly, c: int, rest: Monomial) -> tup
     return s, out
 
 
-def _terms_about(
-    ctx: Context, number: int, in_product: bool
-) -> tuple[tuple[Monomial, int, Poly], ...]:
+def _terms_about(ctx: Context, number: int, in_product: bool) -> Terms:
     """The terms with the atom of the polynomials that are assumed non-negative, each with its
     polynomial; without `in_product` those that are a multiple of the atom."""
     key = number, in_product
