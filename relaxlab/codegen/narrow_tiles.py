@@ -34,32 +34,45 @@ def narrow_tiles(stmt: Stmt) -> Stmt:
     """Apply to every parallel loop over tiles of a block-free statement, whose whole tiles
     `hoist_guards` has told from the last one. No iteration reads the private memory of another."""
 
-    def visit(n: Node) -> Node | None:
+    an = Analyzer()
+
+    def visit(n: Node) -> Node:
         match n:
             case For(kind="parallel", body=IfThenElse(_, _, Stmt() as part) as body):
-                return replace(n, body=replace(body, else_case=_narrowed(part)))
+                return replace(n, body=replace(body, else_case=_narrowed(part, an)))
+            case IfThenElse(condition, then, other):  # a version, with what it says of sizes
+                with an.assuming(condition):
+                    then = visit(then)
+                with an.assuming(expr.Not(condition)):
+                    other = other and visit(other)
+                return replace(n, then_case=then, else_case=other)
+            case Stmt():
+                return map_children(n, visit)
             case _:
-                return None
+                return n
 
-    return rewrite(stmt, visit)
+    return visit(stmt)  # type: ignore[return-value]
 
 
 def _accesses(root: Node) -> Iterator[BufferLoad | BufferStore]:
     return (n for n in walk(root) if isinstance(n, BufferLoad | BufferStore))
 
 
-def _narrowed(part: Stmt) -> Stmt:
+def _narrowed(part: Stmt, an: Analyzer) -> Stmt:
     """Return a last tile; if it has several vectors, copies with fewer lanes and tests that choose
-    the narrowest one that has all columns that are left."""
+    the narrowest one that has all columns that are left, which are as many as `an` knows."""
     extents = (n.extent for n in walk(part) if isinstance(n, For) and n.kind == "vectorized")
     lanes = max((n.value for n in extents if isinstance(n, IntImm)), default=0)
     left = _columns_left(part) if lanes >= LONG and lanes % EIGHTHS[-1] == 0 else None
     if left is None:
         return part
     step = lanes // EIGHTHS[-1]
+    fewest = an.bounds_of(left)[0] or 0
     bounds = [0, *(n * step for n in EIGHTHS[:-1])]
     narrowed = _with_own_memory(_first_lanes(part, left, bounds[-1], None))
     for sure, few in reversed([*pairwise(bounds)]):
+        if few < fewest:
+            break
         copy = _with_own_memory(_first_lanes(part, left, sure, few))
         narrowed = IfThenElse(expr.LE(left, expr.const(few)), copy, narrowed)
     return narrowed

@@ -46,9 +46,10 @@ def insert_prefetches(stmt: Stmt, cache_line: int) -> Stmt:
 
 
 def without_prefetches(loop: For) -> For:
-    """Return the loop without prefetches at the start of its iterations."""
+    """Return the loop without prefetches at the start of its iterations; itself if it has none."""
     stmts = loop.body.stmts if isinstance(loop.body, loops.SeqStmt) else (loop.body,)
-    return replace(loop, body=seq(*(s for s in stmts if not _is_prefetch(s))))
+    kept = [s for s in stmts if not _is_prefetch(s)]
+    return loop if len(kept) == len(stmts) else replace(loop, body=seq(*kept))
 
 
 def _is_prefetch(stmt: Stmt) -> bool:

@@ -282,6 +282,8 @@ def _collect(value: Any, found: list[Node]) -> None:
 def map_children(n: N, fn: Callable[[Node], Node]) -> N:
     """`n` with `fn` applied to each direct child; `n` itself when no child changed."""
     values = _values_of_children[type(n)](n)
+    if not values:
+        return n
     mapped: list[Any] = []
     for value in values:  # nodes are mapped here: each frame between costs nested programs depth
         if isinstance(value, Node):
@@ -319,18 +321,24 @@ def replace(n: N, **changes: Any) -> N:
 
 @names_arguments
 def rewrite(n: Node, fn: Callable[[Node], Node | None]) -> Any:
-    """Rewrite `n` bottom-up: `fn` returns the replacement of a rebuilt node, or None to keep it.
+    """Rewrite `n` bottom-up: `fn` returns the replacement of a rebuilt node, or None to keep it. A
+    node that occurs several times is rewritten once.
 
     A replacement without a span inherits the span of the node it replaces.
     """
+    made: dict[int, Node] = {}
 
     def visit(n: Node) -> Node:
+        known = made.get(id(n))
+        if known is not None:
+            return known
         rebuilt = map_children(n, visit)
         new = fn(rebuilt)
-        if new is None or new is rebuilt:
-            return rebuilt
-        if n.span is not None and new.span is None and not isinstance(new, Atom):
-            new = replace(new, span=n.span)
+        if new is None:
+            new = rebuilt
+        elif new is not rebuilt and n.span is not None and new.span is None:
+            new = new if isinstance(new, Atom) else replace(new, span=n.span)
+        made[id(n)] = new
         return new
 
     return visit(n)

@@ -38,6 +38,8 @@ def substitute(
     if not table:
         return root
     has_symbols = bool(symbols)
+    # Indices share their parts: of the nodes of a kernel half or more occur several times.
+    made: dict[int, Node] = {}
 
     def visit(n: Node) -> Node:
         if isinstance(n, Atom):
@@ -48,10 +50,14 @@ def substitute(
                 table[n] = new
                 return new
             return n
+        known = made.get(id(n))
+        if known is not None:
+            return known
         new = map_children(n, visit)
         if new is not n and isinstance(new, expr.BinaryOp):
             folded = expr.binary(type(new), new.a, new.b)
-            return folded if type(folded) is not type(new) else new
+            new = folded if type(folded) is not type(new) else new
+        made[id(n)] = new
         return new
 
     return visit(root)  # type: ignore[return-value]

@@ -55,6 +55,38 @@ def test_narrower_tiles_for_the_last_columns(rng: np.random.Generator) -> None:
         kernels.agree("kernel", [x, np.zeros(n, "float32")], n=n)
 
 
+VERSION = """
+def kernel(A: T.Buffer(("m", "n"), "float32"), C: T.Buffer(("(m + 7) // 8", "n"), "float32")):
+    with T.sblock("root"):
+        D = T.alloc_buffer((64,), "float32", scope="local")
+        if {least} <= n:
+            for i in T.parallel((m + 7) // 8):
+                for v in T.vectorized(64):
+                    D[v] = T.float32(0)
+                for r in range(8):
+                    if i * 8 + r < m:
+                        for v in T.vectorized(64):
+                            D[v] = D[v] + T.if_then_else(v < n, A[i * 8 + r, v], T.float32(0))
+                for o in range(2):
+                    for v in T.vectorized(32):
+                        if o * 32 + v < n:
+                            C[i, o * 32 + v] = D[o * 32 + v]
+"""
+
+
+@pytest.mark.parametrize(("least", "copies"), [(0, 6), (8, 6), (9, 5), (25, 3), (49, 1)])
+def test_copies_that_a_version_rules_out(
+    least: int, copies: int, rng: np.random.Generator
+) -> None:  # fmt: skip
+    mod = parse_kernels(VERSION.format(least=least))
+    whole, *last = widths(mod)
+    assert (whole, len(last)) == ([64], copies)
+    kernels = Kernels(mod)
+    for n in range(least, 65, 3):
+        x = rng.standard_normal((11, n), np.float32)
+        kernels.agree("kernel", [x, np.zeros((2, n), "float32")], m=11, n=n)
+
+
 def test_copies_share_no_private_memory() -> None:
     func = tiles()["kernel"]
     lowered = narrow_tiles(hoist_guards(lower_blocks(func.body)[0]))

@@ -46,9 +46,10 @@ def test_rewriting_visits_each_node_once_children_first(rng: np.random.Generator
     for program in programs(rng, 3):
         seen: list[Node] = []
         rewrite(program, seen.append)
-        assert sorted(map(id, seen)) == sorted(map(id, walk(program)))
-        first = {id(n): -i for i, n in enumerate(reversed(seen))}  # shared ones are visited again
-        assert all(first[id(c)] < first[id(n)] for n in seen for c in children(n))
+        order = {id(n): i for i, n in enumerate(seen)}
+        assert len(seen) == len(order), "shared ones are not visited again"
+        assert order.keys() == set(map(id, walk(program)))
+        assert all(order[id(c)] < order[id(n)] for n in seen for c in children(n))
 
 
 def test_rewriting_sees_rebuilt_nodes_and_keeps_spans() -> None:

@@ -221,6 +221,20 @@ def test_few_rows_by_few_symbolic_columns_have_one_vector_of_sums() -> None:
     assert locals_of(narrow) == [(8, lanes), (8, 32 * lanes)]
 
 
+@pytest.mark.parametrize(("rows", "unrolled"), [('"m"', 0), ("3", 1), ("8", 1), ("9", 0)])
+def test_few_rows_are_unrolled_if_known(rows: str, unrolled: int) -> None:
+    """Unrolled rows of a symbolic number would each have a guard, in versions of 20,000 lines."""
+    body = PLAIN.replace('"m"', rows).replace("K, N", '"k", "n"').replace("K", '"k"')
+    record = rl.trace(rl.parse(HEAD + body)).find("schedule_kernels")
+    (kernel,) = record.after.loop_functions().values()
+    # Two versions, of one vector of columns and of more, sum in eight unrolled steps.
+    nests = [n for n in walk(kernel.body) if isinstance(n, loops.For)]
+    steps = [n for n in nests if n.kind == "unrolled" and constant(n.extent) == 8]
+    around = [n for n in nests if isinstance(n.body, loops.For) and n.body in steps]
+    several = [n.kind for n in around if constant(n.extent) != 1]
+    assert several and several.count("unrolled") == 2 * unrolled
+
+
 def test_sums_of_narrow_products_stay_in_registers() -> None:
     """Versions that read the matrix in place, by vectors that may be masked: these are loaded for
     all unrolled steps at once, beside the sums."""

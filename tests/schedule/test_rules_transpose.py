@@ -94,6 +94,10 @@ def test_short_rows(
     for version, width in zip(versions, widths, strict=True):
         rows = [n for n in walk(version.then_case) if isinstance(n, loops.For)]
         assert (str(rows[-1].kind), str(rows[-1].extent)) == ("vectorized", str(width))
+        lanes = target.lanes(dtype)
+        square = max(side for side in (16, 8, 4) if side <= min(width, lanes))
+        turned = [str(n.extent) for n in rows[:-1] if n.kind == "vectorized"]
+        assert turned == [str(square)], "no rows that the version has not"
     exe = rl.compile(mod, threads=2)
     for m in (*range(10), 15, 17, 31, 33, 70):
         sizes = [int(d) if d.isdigit() else {"m": m, "n": 16}[d] for d in dims]

@@ -15,10 +15,11 @@ from typing import Any, Literal, TypeAlias
 
 from relaxlab.analysis.arith import interval, poly
 from relaxlab.analysis.arith.interval import FULL, Interval
-from relaxlab.analysis.arith.poly import Key, Poly
+from relaxlab.analysis.arith.poly import Key, Monomial, Poly
 from relaxlab.ir import dtypes, expr
 from relaxlab.ir.loops import Buffer
 
+Terms: TypeAlias = tuple[tuple[Monomial, int, Poly], ...]
 AtomKind: TypeAlias = Literal["var", "div", "mod", "min", "max", "select", "opaque"]
 
 
@@ -59,6 +60,7 @@ class Scope:
     divs: dict[tuple[Key, Key], tuple[Poly, Poly]] = field(default_factory=dict)  # type: ignore
     lowers: dict[Key, tuple[float, float]] = field(default_factory=dict)  # type: ignore
     intervals: dict[int, Interval] = field(default_factory=dict[int, Interval])
+    terms: dict[tuple[int, bool], Terms] = field(default_factory=dict[tuple[int, bool], Terms])
     decided: dict[Any, bool | None] = field(default_factory=dict[Any, bool | None])
     proved: dict[Any, bool | None] = field(default_factory=dict[Any, bool | None])
     after: dict[Any, Scope] = field(default_factory=dict)  # type: ignore
@@ -79,8 +81,8 @@ class Scope:
     def forget(self) -> None:
         """Empty the caches: the assumptions changed."""
         for cache_ in (
-            self.polys, self.simple, self.divs, self.lowers, self.intervals, self.decided,
-            self.proved,
+            self.polys, self.simple, self.divs, self.lowers, self.intervals, self.terms,
+            self.decided, self.proved,
         ):  # fmt: skip
             cache_.clear()
 

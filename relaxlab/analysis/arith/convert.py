@@ -290,6 +290,7 @@ def _within(ctx: Context, e: expr.PrimExpr, limits: Interval) -> Poly:
     if limits != FULL:
         ctx.scope.bounds[number] = interval.intersect(ctx.scope.bounds.get(number, FULL), limits)
         ctx.scope.intervals.pop(number, None)
+        ctx.scope.terms.pop((number, True), None)
     return ctx.poly_of_atom(number)
 
 
@@ -412,6 +413,7 @@ def _facts_of_element(ctx: Context, e: BufferLoad, number: int, place: Poly) -> 
             old = ctx.scope.bounds.get(number, FULL)
             ctx.scope.bounds[number] = interval.intersect(old, bounds)
             ctx.scope.intervals.pop(number, None)
+        ctx.scope.terms.pop((number, True), None)
     return tuple(known)
 
 

@@ -214,20 +214,25 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     high = binary(b, expr.FloorDiv, binary(b, expr.Mul, extent, after), threads)
     low, high = binary(b, expr.Add, start, low), binary(b, expr.Add, start, high)
 
-    def share(loop: loops.For) -> None:
+    first, past = Var("first"), Var("past")
+
+    def taken_apart(loop: loops.For) -> loops.Stmt | None:
         with inside_loop(s, loop):
-            first, past = Var("first"), Var("past")
-            nest = unfuse(loop, first, past, lambda e: is_positive(e, s.positive, s.sizes))
+            return unfuse(loop, first, past, lambda e: is_positive(e, s.positive, s.sizes))
+
+    def share(loop: loops.For, nest: loops.Stmt | None) -> None:
+        with inside_loop(s, loop):
             if nest is None:
                 counted_loop(s, loop.loop_var, low, high, lambda: emit_stmt(s, loop.body))
                 return
             s.values[first], s.values[past] = low, high
             emit_stmt(s, nest)
 
+    nest = taken_apart(loop)
     names = loop.annotations.get(NON_TEMPORAL, ())
     streamed = [buffer for buffer in s.memory if buffer.name in names]
     if not streamed:
-        share(loop)
+        share(loop, nest)
         return
     # Two copies of the loop: the size decides, which is known only now.
     large, small, done = b.label("large"), b.label("small"), b.label("done")
@@ -236,12 +241,13 @@ def _parallel(s: Scope, team: Team, loop: loops.For) -> None:
     plain = {buffer: s.memory[buffer] for buffer in streamed}
     line = b.target.facts.cache_line
     s.memory |= {buffer: _streamed(memory, line) for buffer, memory in plain.items()}
-    share(loop)
+    share(loop, nest)
     b.raw("fence seq_cst")  # such stores overtake others, and the barrier after the loop, too
     b.jump(done)
     s.memory |= plain
     b.place(small)
-    share(without_prefetches(loop))
+    plain_loop = without_prefetches(loop)
+    share(plain_loop, nest if plain_loop is loop else taken_apart(plain_loop))
     b.jump(done)
     b.place(done)
 

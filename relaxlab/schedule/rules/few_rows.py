@@ -16,7 +16,7 @@ from relaxlab.schedule.rules.base import (
     with_versions,
 )
 from relaxlab.schedule.rules.context import Context
-from relaxlab.schedule.rules.decisions import SPLIT_K, SWEEP_VECTORS, UNROLL_IN_PLACE
+from relaxlab.schedule.rules.decisions import SPLIT_K, SWEEP_VECTORS, UNROLL_IN_PLACE, UNROLL_ROWS
 from relaxlab.schedule.rules.product import Product, inlined, product_of
 from relaxlab.schedule.schedule import Schedule
 
@@ -58,6 +58,7 @@ def _sweep(sch: Schedule, parts: Product, width: int | None, lanes: int, rows: i
     columns, and the sums stay in the first-level cache. Two vectors share each load from the rows,
     else loads take longer than multiply-adds (NOTES, *Few rows by a matrix in place, again*)."""
     product = sch.get_block(parts.product)
+    known = constant(found_block(sch, product).iter_vars[parts.row].dom.extent)
     store = separate_store(sch, parts.product)
     nest = axis_loops(sch, product)
     row, col, k = nest[parts.row], nest[parts.col], nest[-1]
@@ -73,9 +74,13 @@ def _sweep(sch: Schedule, parts: Product, width: int | None, lanes: int, rows: i
     sch.reorder(*outer, panel, tile, k, pair, row, step, vector, lane)
     sch.reverse_compute_at(store, tile, preserve_unit_loops=True)
     init = sch.decompose_reduction(product, k)
-    # Unrolled, the elements of the rows are broadcast from registers.
-    for loop in (row, step, vector):
+    for loop in (step, vector):
         sch.unroll(loop)
+    # Unrolled, the elements of the rows are broadcast from registers. Rows of a symbolic number
+    # would each have a guard: 4 by 512 x 512 took 31 us so, in a loop 23, and the version 18,900
+    # lines of LLVM IR, not 1,100 (NOTES, *Rows of a symbolic number*).
+    if known is not None and known <= UNROLL_ROWS.of(sch, 8):
+        sch.unroll(row)
     sch.vectorize(lane)
     for one in (init, store):
         split_vector(sch, sch.get_loops(one)[-1], lanes, unroll=False)

@@ -180,7 +180,7 @@ def _in_tiles(sch: Schedule, context: Context, width: int, side: int) -> Schedul
         copy = sch.cache_read(rv, index, "local")
         most = context.target.lanes(across.load.dtype)
         whole = [n for n in SQUARE.candidates if (sizes[column] or n) % n == 0]
-        side = SQUARE.at_most(sch, min(most, whole[0] if whole else most))
+        side = SQUARE.at_most(sch, min(most, whole[0] if whole else most, width))
         _transposed_copy(sch, copy, tiles, across.column, side)
     lanes = context.target.lanes(output_dtype(found_block(sch, rv)))
     # The lanes of a short row are the same in all.
