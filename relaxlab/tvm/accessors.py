@@ -140,6 +140,16 @@ def without_attr(func: Any, key: str) -> Any:
     return replace(func, attrs=func.attrs.with_(**{key: None}))
 
 
+def changed_by(change: Callable[[Any], Any], func: Any, name: str) -> Any:
+    """The result of `change` for a function of a module, which has its name there as an attribute
+    if it is public, as TVM's functions do."""
+    if func.private or "global_symbol" in func.attrs:
+        return change(func)
+    made = change(with_attr(func, "global_symbol", name))
+    kept = made is None or made.attrs.get("global_symbol") != name
+    return made if kept else without_attr(made, "global_symbol")
+
+
 def specialize(func: loops.PrimFunc, param_map: Mapping[Any, Any]) -> loops.PrimFunc:
     """The function for given values of scalar parameters, and for buffers of given shapes in the
     place of parameters. Raises ValueError where a shape does not fit."""
@@ -288,6 +298,22 @@ def show(node: Any, *_: Any, **__: Any) -> None:
     print(node.script() if hasattr(node, "script") else node)
 
 
+@dataclass(frozen=True)
+class ThreadBinding:
+    """The axis of threads that a loop is bound to, and the loop's variable and range."""
+
+    var: expr.Var
+    dom: loops.Range
+    thread_tag: str
+
+    @staticmethod
+    def of(loop: loops.For) -> ThreadBinding | None:
+        """That of a loop; None for a loop that is bound to no axis."""
+        if loop.thread is None:
+            return None
+        return ThreadBinding(loop.loop_var, loops.Range(loop.min, loop.extent), loop.thread)
+
+
 _name = property(lambda n: n.name)
 _type = property(lambda e: type_of(e, computable=False))
 
@@ -328,9 +354,11 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     },
     loops.Buffer: {"data": property(address)},
     loops.Stmt: {"stmt": property(lambda s: s)},
+    loops.For: {"thread_binding": property(ThreadBinding.of)},
     loops.Block: {"name_hint": _name},
     loops.IterVar: {"iter_type": property(lambda v: v.kind)},
     PrimExpr: {
+        "ty": property(lambda e: types.PrimType(e.dtype)),
         **{f"__{k}__": _bits(cls) for k, cls in _BITS.items()},
         **{f"__r{k}__": _bits(cls, swapped=True) for k, cls in _BITS.items()},
         "astype": lambda e, dtype: e if e.dtype == dtype else Cast(dtype, e),

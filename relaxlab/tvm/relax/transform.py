@@ -41,7 +41,7 @@ from relaxlab.passes.sort_bindings import SortOptions
 from relaxlab.passes.store_shapes import StoreOptions
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm import runtime
-from relaxlab.tvm.accessors import name_of, with_attr, without_attr
+from relaxlab.tvm.accessors import changed_by, name_of, with_attr, without_attr
 from relaxlab.tvm.relax import fuse_by_pattern
 from relaxlab.tvm.relax.expr_functor import PyExprMutator
 from relaxlab.tvm.relax.fuse_by_pattern import FusionPattern as FusionPattern
@@ -484,7 +484,12 @@ FunctionPass = DataflowBlockPass = Pass
 
 def _each_function(body: Callable[..., Any], mod: Module, context: PassContext) -> Module:
     mod = normalized(mod)
-    return mod.with_functions({k: body(f, mod, context) for k, f in mod.graph_functions().items()})
+
+    def change(func: graph.Function) -> graph.Function:
+        return body(func, mod, context)
+
+    funcs = mod.graph_functions()
+    return mod.with_functions({k: changed_by(change, f, k) for k, f in funcs.items()})
 
 
 def _each_block(body: Callable[..., Any], mod: Module, context: PassContext) -> Module:

@@ -41,6 +41,7 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.compact import compact_buffers
+from relaxlab.tvm.accessors import changed_by
 from relaxlab.tvm.target import Target
 from relaxlab.tvm.tir.analysis import verify_memory
 from relaxlab.tvm.tir.dlight import gpu
@@ -50,7 +51,11 @@ from relaxlab.tvm.without_meaning import missing
 
 
 def _each_loop_function(body: Callable[..., Any], mod: Module, context: PassContext) -> Module:
-    updates = {name: body(func, mod, context) for name, func in mod.loop_functions().items()}
+    def change(func: PrimFunc) -> PrimFunc | None:
+        return body(func, mod, context)
+
+    funcs = mod.loop_functions()
+    updates = {name: changed_by(change, func, name) for name, func in funcs.items()}
     kept = mod.without(*(name for name, func in updates.items() if func is None))
     return kept.with_functions({k: f for k, f in updates.items() if f is not None})
 
