@@ -124,11 +124,14 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "InjectVirtualThread": threads.virtual_threads_in_turn,
     "InjectSoftwarePipeline": pipelining.loops_pipelined,
     "LiftThreadBinding": threads.threads_lifted,
+    "LowerAutoCopy": _unchanged,  # copies are as they are written, whatever a note on them says
     "LowerCrossThreadReduction": cross_thread.reductions_over_threads,
     "LowerInitBlock": blocks.init_blocks_as_conditions,
     "LowerMatchBuffer": blocks.views_as_regions,
     "LowerIntrin": _unchanged,  # machine code has all operators and intrinsics
     "LowerOpaqueBlock": blocks.without_blocks,
+    "LowerTIRx": flatten_buffers,
+    "LowerTIRxOpaque": blocks.without_blocks,
     "PlanAndUpdateBufferAllocationLocation": plan_allocations,
     "PointerValueTypeRewrite": _unchanged,  # memory has no types of pointers
     "RemoveAssume": statements.without_assumptions,
