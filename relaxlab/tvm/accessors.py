@@ -21,8 +21,10 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.ops import te
 from relaxlab.ops.define import builder, expression_of
 from relaxlab.schedule.trace import Instruction
+from relaxlab.script import print_graph
 from relaxlab.script.printer import HEADER as CORE_HEADER
 from relaxlab.script.printer import print_module
+from relaxlab.script.writer import Writer
 from relaxlab.tvm.comparable import Comparable, comparable
 from relaxlab.tvm.tir.op import address
 from relaxlab.tvm.tir.schedule.trace import InstructionKind
@@ -293,6 +295,16 @@ def script(
     return HEADER + text.removeprefix(f"{CORE_HEADER}\n\n")
 
 
+def _text(e: graph.Expr) -> str:
+    """An expression as the script language has it; one that holds sequences has no such text."""
+    w = Writer()
+    w.in_module = False
+    try:
+        return print_graph.value(w, e, "")
+    except TypeError:
+        return repr(e)
+
+
 def show(node: Any, *_: Any, **__: Any) -> None:
     """Print the script of a node."""
     print(node.script() if hasattr(node, "script") else node)
@@ -321,6 +333,7 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     Node: {"same_as": _same, "is_": _same, "show": show},
     graph.Expr: {
         **OPERATORS,
+        "__str__": _text,
         "__getitem__": _item,
         "__call__": _call,
         "ty": _type,
@@ -346,6 +359,7 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     loops.PrimFunc: {
         "script": script,
         "buffer_map": property(lambda f: {p: p for p in f.params if isinstance(p, loops.Buffer)}),
+        "ret_type": property(lambda f: f.ret_dtype and types.PrimType(f.ret_dtype)),
         "specialize": specialize,
         "with_body": lambda f, new_body, span=None: replace(f, body=new_body),
         "with_attr": with_attr,
