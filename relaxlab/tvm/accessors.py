@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +42,10 @@ class Functions(tuple[tuple[str, BaseFunc], ...]):
 
     def items(self) -> list[tuple[graph.GlobalVar, BaseFunc]]:
         return [(graph.GlobalVar(name), func) for name, func in self]
+
+    def __contains__(self, key: object) -> bool:
+        is_name = isinstance(key, graph.GlobalVar | str)
+        return name_of(key) in dict(self) if is_name else super().__contains__(key)
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, graph.GlobalVar | str):
@@ -150,6 +155,11 @@ def changed_by(change: Callable[[Any], Any], func: Any, name: str) -> Any:
     made = change(with_attr(func, "global_symbol", name))
     kept = made is None or made.attrs.get("global_symbol") != name
     return made if kept else without_attr(made, "global_symbol")
+
+
+def _by_transform(name: str) -> Callable[..., Any]:
+    """A function of `relax.transform`, which is imported when it is called."""
+    return lambda *args: getattr(import_module("relaxlab.tvm.relax.transform"), name)(*args)
 
 
 def specialize(func: loops.PrimFunc, param_map: Mapping[Any, Any]) -> loops.PrimFunc:
@@ -352,6 +362,8 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     graph.Function: {
         "script": script,
         "ret_struct_info": property(lambda f: f.ret_ty),
+        "bind_params": _by_transform("function_with_params"),
+        "bind_symbolic_vars": _by_transform("function_with_symbols"),
         "with_attr": with_attr,
         "with_attrs": with_attr,
         "without_attr": without_attr,

@@ -5,6 +5,7 @@ import tempfile
 import numpy as np
 import tvm
 from tvm import relax, s_tir, tirx
+from tvm.relax.dpl import is_op, wildcard
 from tvm.relax.training.optimizer import SGD
 from tvm.s_tir import meta_schedule as ms
 from tvm.script import ir as I
@@ -80,3 +81,23 @@ zeros = tvm.runtime.tensor(np.zeros(8, "float32"))
 print(vm["main"](zeros).numpy())
 vm.save_function("main", "saved", zeros)
 print(vm.time_evaluator("saved", tvm.cpu(), number=1)().mean > 0)
+
+# --- Functions with other parameters
+@R.function
+def func(a: R.Tensor((8,), "float32"), b: R.Tensor(("n",), "float32")):
+    c = R.add(a, a)
+    return (c, b)
+
+
+print(len(func.bind_params({func.params[0]: relax.const(np.ones(8, "float32"))}).params))
+print(int(func.bind_symbolic_vars({"n": 4}).params[1].ty.shape[0]))
+copy = relax.utils.copy_with_new_vars(func)
+print(copy.params[0].same_as(func.params[0]), len(copy.params))
+tvm.ir.assert_structural_equal(copy, func)
+print(Program.get_global_var("main") in Program.functions)
+image = relax.Var("image", R.Tensor([1, 3, 8, 8], "float32"))
+weight = relax.Var("weight", R.Tensor([4, 3, 3, 3], "float32"))
+for strides in (1, 2):
+    conv = relax.op.nn.conv2d(image, weight, strides=strides)
+    pattern = is_op("relax.nn.conv2d")(wildcard(), wildcard())
+    print(pattern.has_attr({"strides": [1, 1]}).match(conv))
