@@ -147,16 +147,6 @@ def without_attr(func: Any, key: str) -> Any:
     return replace(func, attrs=func.attrs.with_(**{key: None}))
 
 
-def changed_by(change: Callable[[Any], Any], func: Any, name: str) -> Any:
-    """The result of `change` for a function of a module, which has its name there as an attribute
-    if it is public, as TVM's functions do."""
-    if func.private or "global_symbol" in func.attrs:
-        return change(func)
-    made = change(with_attr(func, "global_symbol", name))
-    kept = made is None or made.attrs.get("global_symbol") != name
-    return made if kept else without_attr(made, "global_symbol")
-
-
 def _by_transform(name: str) -> Callable[..., Any]:
     """A function of `relax.transform`, which is imported when it is called."""
     return lambda *args: getattr(import_module("relaxlab.tvm.relax.transform"), name)(*args)
@@ -330,7 +320,7 @@ class ThreadBinding:
 
     @staticmethod
     def of(loop: loops.For) -> ThreadBinding | None:
-        """That of a loop; None for a loop that is bound to no axis."""
+        """Return that of a loop; None for a loop that is bound to no axis."""
         if loop.thread is None:
             return None
         return ThreadBinding(loop.loop_var, loops.Range(loop.min, loop.extent), loop.thread)

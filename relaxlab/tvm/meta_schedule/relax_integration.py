@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from relaxlab.ir import graph
@@ -13,8 +14,6 @@ from relaxlab.passes.bindings import tir_call
 from relaxlab.tuning.tune import tune
 from relaxlab.tvm.meta_schedule.database import Database, Workload
 from relaxlab.tvm.meta_schedule.tune import TunerDatabase, open_database
-from relaxlab.tvm.relax.tuning_passes import MetaScheduleApplyDatabase
-from relaxlab.tvm.relax.vm import VMExecutable, build
 from relaxlab.tvm.target import Target, core_target
 
 
@@ -66,7 +65,9 @@ def extract_tasks(
 def compile_relax(
     database: Database, mod: Module, target: Any, params: Mapping[str, Any] | None = None,
     enable_warning: bool = False,
-) -> VMExecutable:  # fmt: skip
-    """Compile a module with the best schedules of a database."""
-    with Target(target), database:
-        return build(MetaScheduleApplyDatabase()(mod), target, params)
+) -> Any:  # fmt: skip
+    """The executable of a module with the best schedules of a database."""
+    with Target(target):
+        program = mod.with_functions(database.scheduled(mod))
+    # `relax` has passes that search for schedules.
+    return import_module("relaxlab.tvm.relax.vm").build(program, target, params)

@@ -41,13 +41,13 @@ from relaxlab.passes.sort_bindings import SortOptions
 from relaxlab.passes.store_shapes import StoreOptions
 from relaxlab.script.type_values import as_type
 from relaxlab.tvm import runtime
-from relaxlab.tvm.accessors import changed_by, name_of, with_attr, without_attr
+from relaxlab.tvm.accessors import name_of, with_attr, without_attr
 from relaxlab.tvm.relax import fuse_by_pattern
 from relaxlab.tvm.relax.expr_functor import PyExprMutator
 from relaxlab.tvm.relax.fuse_by_pattern import FusionPattern as FusionPattern
 from relaxlab.tvm.relax.fuse_by_pattern import PatternCheckContext as PatternCheckContext
 from relaxlab.tvm.script.normal import normalized
-from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
+from relaxlab.tvm.transform import Pass, PassContext, PassInfo, changed_by, decorator
 from relaxlab.tvm.without_meaning import missing
 
 PASSES = {

@@ -41,12 +41,11 @@ from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.ir.substitute import symbols_in
 from relaxlab.schedule.compact import compact_buffers
-from relaxlab.tvm.accessors import changed_by
 from relaxlab.tvm.target import Target
 from relaxlab.tvm.tir.analysis import verify_memory
 from relaxlab.tvm.tir.dlight import gpu
 from relaxlab.tvm.tir.dlight.base import ApplyDefaultSchedule
-from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
+from relaxlab.tvm.transform import Pass, PassContext, PassInfo, changed_by, decorator
 from relaxlab.tvm.without_meaning import missing
 
 
