@@ -578,6 +578,13 @@ INTRINSICS: dict[str, Intrinsic] = {
     )
 }  # fmt: skip
 
+NAMED = {
+    spelling: row.name
+    for row in INTRINSICS.values() if row.c
+    for spelling in (row.c, f"{row.c}f", f"llvm.{row.c}", f"llvm.{row.name}")
+}  # fmt: skip
+"""The intrinsics that are the functions of C and LLVM of these names, LLVM's without types."""
+
 
 def has_effect(e: PrimExpr) -> bool:
     """True if an expression has a call that does more than return a value, or may."""

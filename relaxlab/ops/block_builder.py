@@ -365,9 +365,10 @@ class BlockBuilder:
         values: list[graph.Expr] = []
         given = [self._te_argument(a, inputs, values) for a in args]
         result = fn(*given, **options)
-        outputs = result if isinstance(result, tuple) else (result,)
+        outputs = tuple(result) if isinstance(result, tuple | list) else (result,)
         func = te.create_prim_func([*inputs, *outputs])
-        hint = name or getattr(fn, "__name__", "te").strip("_<>") or "te"
+        called = getattr(fn, "__name__", "").strip("_")
+        hint = name or (called if called.isidentifier() else "te")  # "<lambda>" is none
         te.check(hint, func)
         callee = self.add_function(hint, func)
         symbols = tuple(p for p in func.params if isinstance(p, expr.Var))

@@ -59,6 +59,9 @@ def loop_of(kind: loops.ForKind) -> Callable[[Context, Arguments], LoopSpec]:
             if not is_dict(notes.value):
                 cx.fail(notes.node, "E0106", "annotations are a dictionary")
             marks = attribute_value(cx, notes.value, notes.node)
+        if (unroll := a.get("unroll")) is not None and unroll.value is not None:
+            given = attribute_value(cx, unroll.value, unroll.node)
+            marks = {**marks, **({"pragma_unroll": given} if given else {"disable_unroll": True})}
         values = range_between(cx, *ends)
         if step is None or step.value is None:
             return LoopSpec(kind, (values,), axis, marks)

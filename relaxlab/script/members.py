@@ -216,9 +216,11 @@ _BUFFERS = (
 _LOOPS = (
     Member("T.grid", "*extents", "loop",
            "Nested loops; an extent is `n` or `(start, stop)`.", "for i, j in T.grid(4, 8):"),
+    Member("T.serial", f"{_LOOP}, unroll=None", "loop",
+           "A loop in order; `range` means the same. `unroll` is a note for compilers.",
+           "for i in T.serial(8):"),
     *(Member(f"T.{name}", _LOOP, "loop", doc, example)
       for name, doc, example in (
-          ("serial", "A loop in order; `range` means the same.", "for i in T.serial(8):"),
           ("parallel", "A loop whose rounds are shared out to the threads.",
            "for i in T.parallel(8):"),
           ("vectorized", "A loop whose rounds are the lanes of vector instructions.",

@@ -1434,8 +1434,8 @@ def segment_ids(of: _Any) -> _Value:
         T.segment_ids(lambda i: o[i])
     """
 
-def serial(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None) -> _Iterator[_Any]:
-    """A loop in order; `range` means the same.
+def serial(start: _Any, stop: _Any = None, thread: _Any = None, annotations: _Any = None, step: _Any = None, unroll: _Any = None) -> _Iterator[_Any]:
+    """A loop in order; `range` means the same. `unroll` is a note for compilers.
 
         for i in T.serial(8):
     """

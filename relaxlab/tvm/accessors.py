@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -21,8 +22,10 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.ops import te
 from relaxlab.ops.define import builder, expression_of
 from relaxlab.schedule.trace import Instruction
+from relaxlab.script import print_graph
 from relaxlab.script.printer import HEADER as CORE_HEADER
 from relaxlab.script.printer import print_module
+from relaxlab.script.writer import Writer
 from relaxlab.tvm.comparable import Comparable, comparable
 from relaxlab.tvm.tir.op import address
 from relaxlab.tvm.tir.schedule.trace import InstructionKind
@@ -39,6 +42,10 @@ class Functions(tuple[tuple[str, BaseFunc], ...]):
 
     def items(self) -> list[tuple[graph.GlobalVar, BaseFunc]]:
         return [(graph.GlobalVar(name), func) for name, func in self]
+
+    def __contains__(self, key: object) -> bool:
+        is_name = isinstance(key, graph.GlobalVar | str)
+        return name_of(key) in dict(self) if is_name else super().__contains__(key)
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, graph.GlobalVar | str):
@@ -138,6 +145,11 @@ def with_attr(func: Any, key: Any, value: Any = None) -> Any:
 def without_attr(func: Any, key: str) -> Any:
     """A copy without an attribute."""
     return replace(func, attrs=func.attrs.with_(**{key: None}))
+
+
+def _by_transform(name: str) -> Callable[..., Any]:
+    """A function of `relax.transform`, which is imported when it is called."""
+    return lambda *args: getattr(import_module("relaxlab.tvm.relax.transform"), name)(*args)
 
 
 def specialize(func: loops.PrimFunc, param_map: Mapping[Any, Any]) -> loops.PrimFunc:
@@ -283,9 +295,35 @@ def script(
     return HEADER + text.removeprefix(f"{CORE_HEADER}\n\n")
 
 
+def _text(e: graph.Expr) -> str:
+    """An expression as the script language has it; one that holds sequences has no such text."""
+    w = Writer()
+    w.in_module = False
+    try:
+        return print_graph.value(w, e, "")
+    except TypeError:
+        return repr(e)
+
+
 def show(node: Any, *_: Any, **__: Any) -> None:
     """Print the script of a node."""
     print(node.script() if hasattr(node, "script") else node)
+
+
+@dataclass(frozen=True)
+class ThreadBinding:
+    """The axis of threads that a loop is bound to, and the loop's variable and range."""
+
+    var: expr.Var
+    dom: loops.Range
+    thread_tag: str
+
+    @staticmethod
+    def of(loop: loops.For) -> ThreadBinding | None:
+        """Return that of a loop; None for a loop that is bound to no axis."""
+        if loop.thread is None:
+            return None
+        return ThreadBinding(loop.loop_var, loops.Range(loop.min, loop.extent), loop.thread)
 
 
 _name = property(lambda n: n.name)
@@ -295,6 +333,7 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     Node: {"same_as": _same, "is_": _same, "show": show},
     graph.Expr: {
         **OPERATORS,
+        "__str__": _text,
         "__getitem__": _item,
         "__call__": _call,
         "ty": _type,
@@ -313,6 +352,8 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     graph.Function: {
         "script": script,
         "ret_struct_info": property(lambda f: f.ret_ty),
+        "bind_params": _by_transform("function_with_params"),
+        "bind_symbolic_vars": _by_transform("function_with_symbols"),
         "with_attr": with_attr,
         "with_attrs": with_attr,
         "without_attr": without_attr,
@@ -320,6 +361,7 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     loops.PrimFunc: {
         "script": script,
         "buffer_map": property(lambda f: {p: p for p in f.params if isinstance(p, loops.Buffer)}),
+        "ret_type": property(lambda f: f.ret_dtype and types.PrimType(f.ret_dtype)),
         "specialize": specialize,
         "with_body": lambda f, new_body, span=None: replace(f, body=new_body),
         "with_attr": with_attr,
@@ -328,9 +370,11 @@ ACCESSORS: dict[type, dict[str, Any]] = {
     },
     loops.Buffer: {"data": property(address)},
     loops.Stmt: {"stmt": property(lambda s: s)},
+    loops.For: {"thread_binding": property(ThreadBinding.of)},
     loops.Block: {"name_hint": _name},
     loops.IterVar: {"iter_type": property(lambda v: v.kind)},
     PrimExpr: {
+        "ty": property(lambda e: types.PrimType(e.dtype)),
         **{f"__{k}__": _bits(cls) for k, cls in _BITS.items()},
         **{f"__r{k}__": _bits(cls, swapped=True) for k, cls in _BITS.items()},
         "astype": lambda e, dtype: e if e.dtype == dtype else Cast(dtype, e),

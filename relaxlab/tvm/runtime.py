@@ -270,22 +270,10 @@ class Module:
         return self[only[0] if len(only) == 1 else self.entry_name](*args)
 
     def time_evaluator(
-        self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1,
-        min_repeat_ms: int = 0, limit_zero_time_iterations: int = 100,
-        cooldown_interval_ms: int = 0, repeats_to_cooldown: int = 1,
-        cache_flush_bytes: int = 0, f_preproc: str = "",
-    ) -> Callable[..., BenchmarkResult]:  # fmt: skip
-        """A function that times calls: each of `repeat` results is the mean of `number` calls, of
-        more where they take less than `min_repeat_ms`."""
-        function = self.get_function(func_name)
-
-        def evaluate(*args: Any) -> BenchmarkResult:
-            function(*args)
-            return BenchmarkResult(
-                tuple(_seconds(function, args, number, min_repeat_ms) for _ in range(repeat))
-            )
-
-        return evaluate
+        self, func_name: str, dev: Device | None = None, **options: Any
+    ) -> Callable[..., BenchmarkResult]:
+        """A function that times calls of the function of that name."""
+        return time_evaluator(self.get_function(func_name), **options)
 
     def export_library(self, file_name: str, **options: Any) -> None:
         """Write a shared library with a C interface; `load_module` brings it back."""
@@ -305,6 +293,23 @@ class Module:
         return [self]
 
     imports = imported_modules
+
+
+def time_evaluator(
+    function: Callable[..., Any], *, number: int = 10, repeat: int = 1, min_repeat_ms: int = 0,
+    limit_zero_time_iterations: int = 100, cooldown_interval_ms: int = 0,
+    repeats_to_cooldown: int = 1, cache_flush_bytes: int = 0, f_preproc: str = "",
+) -> Callable[..., BenchmarkResult]:  # fmt: skip
+    """A function that times calls: each of `repeat` results is the mean of `number` calls, of
+    more where they take less than `min_repeat_ms`."""
+
+    def evaluate(*args: Any) -> BenchmarkResult:
+        function(*args)
+        return BenchmarkResult(
+            tuple(_seconds(function, args, number, min_repeat_ms) for _ in range(repeat))
+        )
+
+    return evaluate
 
 
 def _seconds(

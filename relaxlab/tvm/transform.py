@@ -10,6 +10,7 @@ from functools import update_wrapper
 from typing import Any
 
 from relaxlab.ir.module import Module
+from relaxlab.ir.node import replace
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,17 @@ class Sequential(Pass):
             if not isinstance(info, PassInfo) or context.enables(info):
                 mod = one(mod)
         return mod
+
+
+def changed_by(change: Callable[[Any], Any], func: Any, name: str) -> Any:
+    """The result of `change` for a function of a module, which has its name there as an attribute
+    if it is public, as TVM's functions do."""
+    if func.private or "global_symbol" in func.attrs:
+        return change(func)
+    made = change(replace(func, attrs=func.attrs.with_(global_symbol=name)))
+    if made is None or made.attrs.get("global_symbol") != name:
+        return made
+    return replace(made, attrs=made.attrs.with_(global_symbol=None))
 
 
 def as_pass(

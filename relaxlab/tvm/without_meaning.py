@@ -18,9 +18,11 @@ _TILES = (
     "they lower instructions for tiles of matrices; `tensorize` calls those that relaxlab has, and "
     "its code generators place their memory"
 )
+_HEXAGON = "they are for the memory of Hexagon processors, which relaxlab does not compile for"
 REASONS = {
     **dict.fromkeys(("RunCodegen", "AttachExternModules", "SplitCallTIRByPattern"), _COMPILERS),
     **dict.fromkeys(("IPCAllReduceRewrite", "LowerGPUIPCAllocStorage"), _SEVERAL_GPUS),
+    **dict.fromkeys(("LowerAsyncDMA", "LowerVtcmAlloc", "VerifyVTCMLimit"), _HEXAGON),
     **dict.fromkeys(("MakePackedAPI", "SplitHostDevice", "LowerTVMBuiltin"), _HOST),
     **dict.fromkeys(
         ("TransformMmaBufferLayout", "InferFragment", "InjectPermutedLayout", "InjectPTXLDG32"),

@@ -15,7 +15,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.intrinsics import INTRINSICS, Intrinsic
+from relaxlab.ir.intrinsics import INTRINSICS, NAMED, Intrinsic
 from relaxlab.ir.module import Module
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
@@ -350,3 +350,43 @@ def f(X: T.Buffer((8,), "{dtype}"), Y: T.Buffer((8,), "{dtype}"), C: T.Buffer((8
     for result in (compiled, read):
         np.testing.assert_array_equal(result, np.copysign(x, y))
         np.testing.assert_array_equal(np.signbit(result), np.signbit(y))
+
+
+@pytest.mark.parametrize("spelling", [s for s in NAMED if s.startswith("llvm.") or s.endswith("f")])
+def test_functions_of_llvm_and_c_are_the_intrinsics_that_they_name(spelling: str) -> None:
+    row = INTRINSICS[NAMED[spelling]]
+    args = ", ".join(["X[i]", "Y[i]" if row.name != "ldexp" else "2", "X[i]"][: row.arity])
+    by = "call_llvm_pure_intrin" if spelling.startswith("llvm.") else "call_pure_extern"
+    own, named = (
+        rl.parse(f"""
+@T.prim_func
+def f(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    for i in range(4):
+        C[i] = {call}
+""")
+        for call in (f"T.{row.name}({args})", f'T.{by}("float32", "{spelling}", {args})')
+    )
+    x = np.array([0.25, 0.5, 0.75, 1.0], "float32") + (row.name == "acosh")
+    wanted, read, compiled = (np.zeros(4, "float32") for _ in range(3))
+    rl.interpret(own, "f", x, x, wanted)
+    rl.interpret(named, "f", x, x, read)
+    rl.compile(named)["f"](x, x, compiled)
+    np.testing.assert_array_equal(read, wanted)
+    np.testing.assert_allclose(compiled, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("loop", ["range(17)", "T.vectorized(16)"])
+def test_functions_of_c_are_called_for_each_lane(loop: str) -> None:
+    """C's functions take numbers, and lanes come from loops."""
+    f = rl.parse(f"""
+@T.prim_func
+def f(X: T.Buffer((17,), "float32"), C: T.Buffer((17,), "float64")):
+    for i in {loop}:
+        T.evaluate(T.call_extern("void", "srandom", T.cast(i, "int32")))
+        C[i] = T.call_extern("float64", "exp", T.cast(X[i], "float64")) + T.cast(
+            T.call_extern("int32", "abs", T.cast(X[i], "int32")), "float64")
+""")
+    x, c = np.linspace(-8, 8, 17).astype("float32"), np.zeros(17)
+    rl.compile(f)["f"](x, c)
+    count = 17 if "17" in loop else 16
+    np.testing.assert_allclose(c[:count], (np.exp(x, dtype="float64") + np.abs(x))[:count])

@@ -159,3 +159,22 @@ def test_tensor_expressions_that_read_beside_a_tensor_are_refused() -> None:
             bb.emit_te(lambda x: te.compute(x.shape, lambda i: x[i + 1], "next"), x)
         # `n` may be more than four: the call checks it.
         bb.emit_func_output(bb.emit_te(lambda x: te.compute(x.shape, lambda i: x[4], "fifth"), x))
+
+
+def test_functions_without_a_name_are_printed_and_return_lists() -> None:
+    bb = rl.BlockBuilder()
+    x = tensor("x", 8)
+    with bb.function("main", [x]):
+        both = bb.emit_te(
+            lambda a: [
+                te.compute(a.shape, lambda i: a[i] * 2.0, "double"),
+                te.compute(a.shape, lambda i: a[i] * 3.0, "triple"),
+            ],
+            x,
+        )
+        bb.emit_func_output(both)
+    mod = bb.get()
+    assert rl.structural_equal(rl.parse(mod.script()), mod)
+    given = np.arange(8, dtype="float32")
+    for result, k in zip(rl.compile(mod)["main"](given), (2, 3), strict=True):
+        np.testing.assert_array_equal(result, given * k)

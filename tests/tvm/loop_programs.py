@@ -27,6 +27,13 @@ for i in range(16):
         vi = T.axis.remap("S", [i])
         B[vi, 0] = A[vi, 0]
 """)
+add("notes_on_unrolling", """
+for i in T.serial(16, unroll=4):
+    for j in T.serial(0, 16, unroll=False):
+        B[i, j] = A[i, j] + T.float32(1)
+for i in T.serial(16, unroll=True, annotations={"x": 1}):
+    B[i, 0] = A[i, 0]
+""", deco="@T.prim_func")
 add("launch_thread", """
 bx = T.launch_thread("blockIdx.x", 4)
 tx = T.launch_thread("threadIdx.x", 4)

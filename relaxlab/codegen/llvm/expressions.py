@@ -34,7 +34,7 @@ from relaxlab.ir.dtypes import (
     lanes_of,
     with_lanes,
 )
-from relaxlab.ir.intrinsics import INTRINSICS, has_effect
+from relaxlab.ir.intrinsics import INTRINSICS, NAMED, has_effect
 from relaxlab.ir.node import children, walk
 from relaxlab.ir.substitute import symbols_in
 
@@ -383,10 +383,20 @@ def _under(s: Scope, cond: Value, e: expr.PrimExpr) -> Value:
 
 
 def _named_call(s: Scope, e: expr.Call) -> Value:
-    """Emit a call of the LLVM intrinsic or C function that the first argument names."""
+    """Emit a call of the LLVM intrinsic or C function that the first argument names; one of LLVM's
+    whose name lacks the types, as TVM's programs have it, by the intrinsic that it is."""
     name = e.args[0]
     assert isinstance(name, expr.StringImm)
+    if e.op == "llvm_intrin" and name.value in NAMED:
+        return emit_expr(s, expr.Call(e.dtype, NAMED[name.value], e.args[1:]))
     values = [emit_expr(s, a) for a in e.args[1:]]
+    if any(v.lanes > lanes_of(a.dtype) for v, a in zip(values, e.args[1:], strict=True)):
+        if lanes_of(e.dtype) > 1:
+            raise CodegenError(
+                f"{name.value} returns {e.dtype} in a vectorized loop of {s.function!r}: leave "
+                "the loop serial"
+            )
+        return per_lane(s.builder, name.value, values, e.dtype)
     pairs = [(v.ty, s.builder.materialise(v)) for v in values]
     return Value(e.dtype, s.builder.call(name.value, llvm_type(e.dtype), pairs))
 

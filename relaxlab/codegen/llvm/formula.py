@@ -11,12 +11,13 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import bits_of, element_of, with_lanes
 
 
-def per_lane(b: Builder, symbol: str, args: list[Value]) -> Value:
-    """A scalar C function on each lane; the result is of the type of the first argument."""
+def per_lane(b: Builder, symbol: str, args: list[Value], element: str | None = None) -> Value:
+    """A scalar C function on each lane; the result has elements of the dtype `element`, or else of
+    that of the first argument."""
     lanes = max(a.lanes for a in args)
-    dtype = with_lanes(element_of(args[0].dtype), lanes)
+    dtype = with_lanes(element or element_of(args[0].dtype), lanes)
     types = [llvm_type(element_of(a.dtype)) for a in args]
-    elem, args = types[0], [b.widen(a, lanes) for a in args]
+    elem, args = llvm_type(element_of(dtype)), [b.widen(a, lanes) for a in args]
     texts = [b.materialise(a) for a in args]
     if lanes == 1:
         return Value(dtype, b.call(symbol, elem, list(zip(types, texts, strict=True))))
@@ -27,8 +28,9 @@ def per_lane(b: Builder, symbol: str, args: list[Value]) -> Value:
             for a, text in zip(args, texts, strict=True)
         ]
         one = b.call(symbol, elem, list(zip(types, scalars, strict=True)))
-        result = b.emit(f"insertelement {llvm_type(dtype)} {result}, {elem} {one}, i64 {i}")
-    return Value(dtype, result)
+        if elem != "void":
+            result = b.emit(f"insertelement {llvm_type(dtype)} {result}, {elem} {one}, i64 {i}")
+    return Value(dtype, result) if elem != "void" else Value("void", "")
 
 
 def all_lanes(b: Builder, mask: Value) -> str:

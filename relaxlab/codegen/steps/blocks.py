@@ -72,5 +72,7 @@ def without_blocks(func: PrimFunc) -> PrimFunc:
     loops of one iteration."""
     body, allocated = lower_blocks(func.body)
     body = rewrite(body, _without_unit_loop)
+    if not isinstance(func.body, BlockRealize) and not allocated:
+        return replace(func, body=body)
     root = Block("root", (), (), (), body, alloc_buffers=allocated)
     return replace(func, body=BlockRealize((), TRUE, root))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import EllipsisType
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.analysis.subtype import Verdict, check_subtype
@@ -92,12 +92,13 @@ class Pattern(Link):
         return WherePattern(self, f"where({description!r})", why_not)
 
     def has_attr(self, attrs: Mapping[str, object]) -> Pattern:
-        """A call with these attributes (an operator's defaults count)."""
+        """A call with these attributes (an operator's defaults count); a number for all axes is
+        the same as one for each."""
 
         def why_not(value: graph.Expr, _: types.Type | None) -> str | None:
             for key, wanted in attrs.items():
                 got = _attribute(value, key)
-                if got != (tuple(wanted) if isinstance(wanted, list) else wanted):  # type: ignore
+                if not _is_same(got, wanted):
                     return f"attribute {key} is {got!r}, not {wanted!r}"
             return None
 
@@ -438,6 +439,16 @@ def _list(items: tuple[Pattern, ...], rest: bool) -> str:
 
 def _dims(dims: Sequence[expr.PrimExpr | None]) -> str:
     return f"({', '.join('?' if d is None else str(d) for d in dims)})"
+
+
+def _is_same(got: object, wanted: object) -> bool:
+    """True if attributes are equal, or one is a number for all axes and the other has it for
+    each."""
+    for one, several in ((got, wanted), (wanted, got)):
+        if isinstance(one, int) and isinstance(several, tuple | list):
+            values = cast("Sequence[object]", several)
+            return len(values) > 0 and all(each == one for each in values)
+    return got == (tuple(cast("list[object]", wanted)) if isinstance(wanted, list) else wanted)
 
 
 def _attribute(value: graph.Expr, key: str) -> object:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.ir.intrinsics import INTRINSICS, Meaning
+from relaxlab.ir.intrinsics import INTRINSICS, NAMED, Meaning
 from relaxlab.runtime.arrays import ExecutionError
 
 _EXTERNAL: dict[str, Meaning] = {}
@@ -30,7 +30,11 @@ def register_intrinsic_meaning(name: str, fn: Meaning) -> None:
 
 
 def external_meaning(name: str) -> Meaning:
-    """The registered meaning of a target instruction or C function."""
+    """The registered meaning of a target instruction or C function, or that of the intrinsic that
+    it is."""
+    known = INTRINSICS[NAMED[name]].meaning if name in NAMED else None
+    if name not in _EXTERNAL and known is not None:
+        return known
     if name not in _EXTERNAL:
         raise ExecutionError(
             f"the interpreter does not know what {name!r} computes; tell it with "

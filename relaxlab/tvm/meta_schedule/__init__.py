@@ -5,6 +5,7 @@ from relaxlab.tvm.names import names
 _TUNE = "relaxlab.tvm.meta_schedule.tune"
 _HOMES = {
     "Database": "relaxlab.tvm.meta_schedule.database:Database",
+    "ExtractedTask": "relaxlab.tvm.meta_schedule.relax_integration:ExtractedTask",
     "TuneConfig": f"{_TUNE}:TuneConfig",
     "tune_tir": f"{_TUNE}:tune_tir",
 }

@@ -14,7 +14,7 @@ from relaxlab.ir.loops import IS_SCHEDULED, PrimFunc
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import replace
 from relaxlab.runtime.programs import as_module
-from relaxlab.schedule.replay import apply_trace
+from relaxlab.schedule.replay import apply_steps
 from relaxlab.schedule.trace import from_json
 from relaxlab.script import parse
 from relaxlab.script.printer import print_module
@@ -82,7 +82,9 @@ class TuningRecord:
     def schedule(self, func: PrimFunc, name: str) -> Schedule:
         """The schedule of an equal function."""
         (steps,) = self.trace.steps.values()
-        return Schedule.around(apply_trace(func, steps), name)
+        made = Schedule(Module.of({name: func}))
+        apply_steps(made.of(name), steps)
+        return made
 
     def as_json(self) -> list[Any]:
         """The trace, the seconds, the target and the parameters."""

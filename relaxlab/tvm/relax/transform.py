@@ -11,12 +11,12 @@ import numpy as np
 from relaxlab.analysis.index_map import IndexMap
 from relaxlab.ir import graph
 from relaxlab.ir.loops import PrimFunc
-from relaxlab.ir.module import Module
+from relaxlab.ir.module import BaseFunc, Module
 from relaxlab.ir.node import replace, walk
 from relaxlab.ir.op_table import op_names
 from relaxlab.passes.base import find_pass
-from relaxlab.passes.bind_params import BindParamsOptions
-from relaxlab.passes.bind_symbolic_vars import BindSymbolsOptions
+from relaxlab.passes.bind_params import BindParamsOptions, bind_params
+from relaxlab.passes.bind_symbolic_vars import BindSymbolsOptions, bind_symbolic_vars
 from relaxlab.passes.bindings import map_blocks
 from relaxlab.passes.bundle_model_params import BundleOptions
 from relaxlab.passes.canonicalize import CanonicalizeOptions
@@ -47,7 +47,7 @@ from relaxlab.tvm.relax.expr_functor import PyExprMutator
 from relaxlab.tvm.relax.fuse_by_pattern import FusionPattern as FusionPattern
 from relaxlab.tvm.relax.fuse_by_pattern import PatternCheckContext as PatternCheckContext
 from relaxlab.tvm.script.normal import normalized
-from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
+from relaxlab.tvm.transform import Pass, PassContext, PassInfo, changed_by, decorator
 from relaxlab.tvm.without_meaning import missing
 
 PASSES = {
@@ -258,20 +258,31 @@ UpdateParamStructInfo = UpdateParamType
 """The older name."""
 
 
+def _arrays(params: Mapping[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """Arrays or constants, by the names of parameters, as arrays."""
+    return {
+        name_of(k) if isinstance(k, str) else k.name: v.data
+        if isinstance(v, graph.Constant) else np.asarray(runtime.unwrapped(v))
+        for k, v in params.items()
+    }  # fmt: skip
+
+
+def _numbers(binding_map: Mapping[Any, Any]) -> dict[str, int]:
+    """The values of symbols, by their names."""
+    return {getattr(k, "name", k): int(getattr(v, "value", v)) for k, v in binding_map.items()}
+
+
 def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:  # noqa: N802
     """Make constants of a function's parameters."""
-    arrays = {
-        name_of(k) if isinstance(k, str) else k.name: np.asarray(runtime.unwrapped(v))
-        for k, v in params.items()
-    }
-    return core_pass("BindParams", "bind_params", options=BindParamsOptions(arrays, func_name))
+    options = BindParamsOptions(_arrays(params), func_name)
+    return core_pass("BindParams", "bind_params", options=options)
 
 
 def BindSymbolicVars(  # noqa: N802
     binding_map: Mapping[Any, Any], func_name: str | None = None
 ) -> Pass:
     """Give symbols of a function, or of all functions, a value."""
-    values = {getattr(k, "name", k): int(getattr(v, "value", v)) for k, v in binding_map.items()}
+    values = _numbers(binding_map)
 
     def run(mod: Module, _: PassContext) -> Module:
         names = mod.graph_functions() if func_name is None else [func_name]
@@ -280,6 +291,19 @@ def BindSymbolicVars(  # noqa: N802
         return mod
 
     return Pass(run, PassInfo(0, "BindSymbolicVars"))
+
+
+def function_with_params(func: graph.Function, params: Mapping[Any, Any]) -> BaseFunc:
+    """A function with constants for parameters. Raises DiagnosticError for one that calls others of
+    its module, which `BindParams` takes."""
+    options = BindParamsOptions(_arrays(params))
+    return bind_params.function(Module.of({"main": func}), options)["main"]
+
+
+def function_with_symbols(func: graph.Function, binding_map: Mapping[Any, Any]) -> BaseFunc:
+    """A function with values for symbols, as `function_with_params` has constants."""
+    options = BindSymbolsOptions(_numbers(binding_map))
+    return bind_symbolic_vars.function(Module.of({"main": func}), options)["main"]
 
 
 def TopologicalSort(order: str = "depth-first", direction: str = "from-inputs") -> Pass:  # noqa: N802
@@ -484,7 +508,12 @@ FunctionPass = DataflowBlockPass = Pass
 
 def _each_function(body: Callable[..., Any], mod: Module, context: PassContext) -> Module:
     mod = normalized(mod)
-    return mod.with_functions({k: body(f, mod, context) for k, f in mod.graph_functions().items()})
+
+    def change(func: graph.Function) -> graph.Function:
+        return body(func, mod, context)
+
+    funcs = mod.graph_functions()
+    return mod.with_functions({k: changed_by(change, f, k) for k, f in funcs.items()})
 
 
 def _each_block(body: Callable[..., Any], mod: Module, context: PassContext) -> Module:

@@ -142,7 +142,7 @@ class VirtualMachine:
         self, func_name: str, dev: Any = None, **options: Any
     ) -> Callable[..., runtime.BenchmarkResult]:
         """A function that times calls."""
-        return self.module.time_evaluator(func_name, dev, **options)
+        return runtime.time_evaluator(self[func_name], **options)
 
 
 Executable = VMExecutable

@@ -45,12 +45,16 @@ from relaxlab.tvm.target import Target
 from relaxlab.tvm.tir.analysis import verify_memory
 from relaxlab.tvm.tir.dlight import gpu
 from relaxlab.tvm.tir.dlight.base import ApplyDefaultSchedule
-from relaxlab.tvm.transform import Pass, PassContext, PassInfo, decorator
+from relaxlab.tvm.transform import Pass, PassContext, PassInfo, changed_by, decorator
 from relaxlab.tvm.without_meaning import missing
 
 
 def _each_loop_function(body: Callable[..., Any], mod: Module, context: PassContext) -> Module:
-    updates = {name: body(func, mod, context) for name, func in mod.loop_functions().items()}
+    def change(func: PrimFunc) -> PrimFunc | None:
+        return body(func, mod, context)
+
+    funcs = mod.loop_functions()
+    updates = {name: changed_by(change, func, name) for name, func in funcs.items()}
     kept = mod.without(*(name for name, func in updates.items() if func is None))
     return kept.with_functions({k: f for k, f in updates.items() if f is not None})
 
@@ -119,11 +123,14 @@ STEPS: dict[str, Callable[[PrimFunc], PrimFunc]] = {
     "InjectVirtualThread": threads.virtual_threads_in_turn,
     "InjectSoftwarePipeline": pipelining.loops_pipelined,
     "LiftThreadBinding": threads.threads_lifted,
+    "LowerAutoCopy": _unchanged,  # copies are as they are written, whatever a note on them says
     "LowerCrossThreadReduction": cross_thread.reductions_over_threads,
     "LowerInitBlock": blocks.init_blocks_as_conditions,
     "LowerMatchBuffer": blocks.views_as_regions,
     "LowerIntrin": _unchanged,  # machine code has all operators and intrinsics
     "LowerOpaqueBlock": blocks.without_blocks,
+    "LowerTIRx": flatten_buffers,
+    "LowerTIRxOpaque": blocks.without_blocks,
     "PlanAndUpdateBufferAllocationLocation": plan_allocations,
     "PointerValueTypeRewrite": _unchanged,  # memory has no types of pointers
     "RemoveAssume": statements.without_assumptions,

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from relaxlab.ir import graph
 from relaxlab.nn import optimizers as core
 from relaxlab.tvm import runtime
+from relaxlab.tvm.accessors import with_attr
 
 
 class Optimizer:
@@ -37,7 +38,7 @@ class Optimizer:
         """The function of a step. Raises RuntimeError before `init`."""
         if self.param_list is None:
             raise RuntimeError("call init() with the parameters before get_function()")
-        return self._by.step(self.param_list, self.name)
+        return with_attr(self._by.step(self.param_list, self.name), "global_symbol", self.name)
 
 
 class SGD(Optimizer):
