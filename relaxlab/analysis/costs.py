@@ -17,7 +17,7 @@ from relaxlab.analysis.unify import DimPair, linear_in, unify
 from relaxlab.ir import dtypes, expr, graph, loops
 from relaxlab.ir.equal import structural_key
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.intrinsics import INTRINSICS
+from relaxlab.ir.intrinsics import BY_NAME, INTRINSICS
 from relaxlab.ir.module import Module
 from relaxlab.ir.node import children, walk
 from relaxlab.ir.op_table import OpRow, find_op
@@ -370,7 +370,7 @@ class _Collector:
             case expr.Call(_, "if_then_else", (condition, yes, no)):
                 branches = max(self.value(yes, around), self.value(no, around))
                 return self.value(condition, around) + branches
-            case expr.Call(_, "address_of" | "call_extern" | "llvm_intrin"):
+            case expr.Call(_, op) if op in BY_NAME or op == "address_of":
                 raise _Unknown
             case _:
                 parts = [c for c in children(e) if isinstance(c, PrimExpr)]

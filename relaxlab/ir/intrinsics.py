@@ -506,11 +506,13 @@ INTRINSICS: dict[str, Intrinsic] = {
                   "argument says, whose constant numbers follow; `T.Shuffle` writes it.", -1,
                   "given", flops=0, meaning=_shuffle_all, derivative=_OF_LANES,
                   absent={**_NO_VECTORS, "llvm": "`vector_shuffle` is the instruction"}),
-        # llvm_intrin(StringImm name, args…), call_extern(StringImm symbol, args…)
+        # llvm_intrin(StringImm name, args…), call_extern(StringImm symbol, args…); see BY_NAME
         Intrinsic("llvm_intrin", "A call of an LLVM intrinsic; `T.call_llvm_intrin` writes it.", -1,
                   "given", derivative=_OF_NAMES, absent=_ON_CPUS),
         Intrinsic("call_extern", "A call of a C function of that name.", -1, "given", pure=False,
                   absent=_ON_CPUS),
+        Intrinsic("call_pure_extern", "A call of a C function that returns a value alone.", -1,
+                  "given", derivative=_OF_NAMES, absent=_ON_CPUS),
         Intrinsic("address_of", "The address of an element, as a handle.", result="handle",
                   derivative="an address is no number", absent=_ON_CPUS),
         Intrinsic("prefetch", "A hint that the cache line at a handle will be read.",
@@ -592,3 +594,15 @@ def has_effect(e: PrimExpr) -> bool:
         isinstance(n, Call) and (n.op not in INTRINSICS or not INTRINSICS[n.op].pure)
         for n in walk(e)
     )
+
+
+BY_NAME = frozenset({"llvm_intrin", "call_extern", "call_pure_extern"})
+"""Calls whose first argument is the name of what is called."""
+
+
+def has_unknown_effect(e: PrimExpr) -> bool:
+    """True if an expression is a call of a C function that may do more than return a value, and
+    gets no address. One that gets addresses touches what its block declares."""
+    if not isinstance(e, Call) or e.op != "call_extern":
+        return False
+    return not any(a.dtype == "handle" for a in e.args[1:])

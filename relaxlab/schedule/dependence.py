@@ -9,6 +9,7 @@ from itertools import combinations_with_replacement
 from relaxlab.analysis.arith import Analyzer
 from relaxlab.ir import expr
 from relaxlab.ir.expr import PrimExpr, Var
+from relaxlab.ir.intrinsics import has_unknown_effect
 from relaxlab.ir.loops import (
     Block,
     BlockRealize,
@@ -92,6 +93,12 @@ def _order_fault(place: LoopPlace, realize: BlockRealize, an: Analyzer) -> str |
             return (
                 f"all axes are spatial or reduce; axis {iv.var.name} of block {block.name!r} "
                 f"is {iv.kind}"
+            )
+    for call in walk(block.body):
+        if isinstance(call, expr.Call) and has_unknown_effect(call):
+            return (
+                f"no call does more than return a value; block {block.name!r} calls "
+                f"{call.args[0]}, which may (T.call_pure_extern says that it does not)"
             )
     changed = written(block)
     for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):

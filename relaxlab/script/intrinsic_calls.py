@@ -163,7 +163,7 @@ def call_pure_extern(cx: Context, c: Arguments) -> PrimExpr:
     args = _dtype_by_name(c)
     if len(args) > 1 and args[1].value in INTRINSICS:
         return call_intrin(cx, c)
-    return call_by_name("call_extern")(cx, c)
+    return call_by_name("call_pure_extern")(cx, c)
 
 
 def type_annotation(cx: Context, c: Arguments) -> PrimExpr:

@@ -132,6 +132,7 @@ def _function(w: Writer, e: PrimExpr, path: str) -> str:
 _DTYPE_FIRST = {
     **{name: name for name, _, dtype in tvm_rows() if dtype == "given"},
     "call_extern": "call_extern",
+    "call_pure_extern": "call_pure_extern",
     "llvm_intrin": "call_llvm_pure_intrin",
     "reinterpret": "reinterpret",
 }

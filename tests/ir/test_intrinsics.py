@@ -15,7 +15,7 @@ from relaxlab.ir import expr
 from relaxlab.ir.dtypes import numpy_dtype
 from relaxlab.ir.errors import UserError
 from relaxlab.ir.expr import PrimExpr
-from relaxlab.ir.intrinsics import INTRINSICS, NAMED, Intrinsic
+from relaxlab.ir.intrinsics import BY_NAME, INTRINSICS, NAMED, Intrinsic
 from relaxlab.ir.module import Module
 from relaxlab.ir.scalar_operators import SCALAR_OPERATORS
 from relaxlab.runtime.interpreter.interpreter import interpret_prim_func
@@ -45,6 +45,7 @@ CALLS = {
     "vector_shuffle": LANES.replace("{name}", "vector_reduce_add").replace(ROW, SHUFFLED),
     "llvm_intrin": 'T.call_llvm_pure_intrin("float32", "llvm.fabs.f32", A[i])',
     "call_extern": 'T.call_extern("float32", "fabsf", A[i])',
+    "call_pure_extern": 'T.call_pure_extern("float32", "fabsf", A[i])',
     "warp_shuffle_xor": 'T.call_intrin("float32", "warp_shuffle_xor", A[i], 1)',
 }  # fmt: skip
 """How the value of a row is written, where it is no function of numbers."""
@@ -102,7 +103,7 @@ def f(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
 
 
 def interpreted(row: Intrinsic) -> None:
-    if row.name in ("llvm_intrin", "call_extern", "address_of"):
+    if row.name in (*BY_NAME, "address_of"):
         with pytest.raises(UserError, match="register_intrinsic_meaning"):
             run(row)
     else:

@@ -563,6 +563,7 @@ _INTRINSICS: dict[str, Callable[[Scope, expr.Call], Value]] = {
     "likely": lambda s, e: emit_expr(s, e.args[0]),
     "llvm_intrin": _named_call,
     "call_extern": _named_call,
+    "call_pure_extern": _named_call,
     "reinterpret": _reinterpret,
     "address_of": _address_of,
     "prefetch": _prefetch,

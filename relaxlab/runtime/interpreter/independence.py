@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 
 from relaxlab.ir import expr, loops
 from relaxlab.ir.dtypes import lanes_of
+from relaxlab.ir.intrinsics import BY_NAME
 from relaxlab.ir.node import walk
 from relaxlab.runtime.interpreter.threads import COLLECTIVES
 
-_OPAQUE_CALLS = COLLECTIVES | {"call_extern", "llvm_intrin", "address_of"}
+_OPAQUE_CALLS = COLLECTIVES | BY_NAME | {"address_of"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxlab.ir.intrinsics import INTRINSICS, NAMED, Meaning
+from relaxlab.ir.intrinsics import BY_NAME, INTRINSICS, NAMED, Meaning
 from relaxlab.runtime.arrays import ExecutionError
 
 _EXTERNAL: dict[str, Meaning] = {}
@@ -66,7 +66,7 @@ class Pointer:
 def meaning_of(op: str) -> Meaning | None:
     """The meaning of an intrinsic that needs nothing but values; None for others. Raises
     ExecutionError where there is no such intrinsic."""
-    if op in ("llvm_intrin", "call_extern"):
+    if op in BY_NAME:
         return _named
     if op not in INTRINSICS:
         raise ExecutionError(f"unknown intrinsic {op!r}")

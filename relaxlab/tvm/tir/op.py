@@ -126,7 +126,8 @@ def call_intrin(dtype: str, func_name: Any, *args: Any, span: object = None) -> 
 
 def call_pure_extern(dtype: str, func_name: str, *args: Any, span: object = None) -> PrimExpr:
     """A call of a function of C without effects."""
-    return expr.Call(dtype, "call_extern", (expr.StringImm(func_name), *map(expr.as_expr, args)))
+    name = expr.StringImm(func_name)
+    return expr.Call(dtype, "call_pure_extern", (name, *map(expr.as_expr, args)))
 
 
 def convert(value: Any) -> Any:
