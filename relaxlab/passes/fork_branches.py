@@ -26,10 +26,9 @@ class _Outliner:
     made: dict[str, rec.RecordingFunction]
 
     def may_wait(self, step: rec.Step) -> bool:
-        inner = rec.walk_steps((step,))
-        calls = {s.function if isinstance(s, rec.Call) else "" for s in inner}
-        return not calls.isdisjoint(self.waiting) or any(
-            isinstance(s, rec.ReadTensor) for s in rec.walk_steps((step,))
+        return any(
+            isinstance(s, rec.ReadTensor) or (isinstance(s, rec.Call) and s.function in self.waiting)
+            for s in rec.walk_steps((step,))
         )
 
     def steps(
