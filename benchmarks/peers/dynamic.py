@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -37,8 +38,8 @@ class Model:
     multiply_adds: Callable[[int, Sequence[Any]], int] | None = None
 
 
-def _tree(rng: np.random.Generator, _: int) -> Any:
-    return dynamic.parse_tree(rng, dynamic.sentence_leaves(rng), WORDS)
+def _tree(rng: np.random.Generator, _: int, words: int = WORDS) -> Any:
+    return dynamic.parse_tree(rng, dynamic.sentence_leaves(rng), words)
 
 
 def _of_trees(
@@ -71,7 +72,7 @@ MODELS: dict[str, Model] = {
         multiply_adds=_of_trees(lambda h: 3 * h * h, lambda h: 10 * h * h),
     ),
     "mv_rnn": Model(
-        dynamic.mv_rnn, _tree,
+        dynamic.mv_rnn, partial(_tree, words=100),  # a matrix for each word
         multiply_adds=_of_trees(lambda _: 0, lambda h: 2 * h**3 + 4 * h * h),
     ),
     "bi_rnn": Model(

@@ -27,7 +27,8 @@ class _Outliner:
 
     def may_wait(self, step: rec.Step) -> bool:
         return any(
-            isinstance(s, rec.ReadTensor) or (isinstance(s, rec.Call) and s.function in self.waiting)
+            isinstance(s, rec.ReadTensor)
+            or (isinstance(s, rec.Call) and s.function in self.waiting)
             for s in rec.walk_steps((step,))
         )
 

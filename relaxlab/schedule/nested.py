@@ -52,8 +52,12 @@ def versions_for(
 
 
 def with_size(func: PrimFunc, size: PrimExpr, value: int) -> PrimFunc:
-    """The function where a symbol is a number."""
-    return substitute(func, {size: const(value)}) if isinstance(size, Var) else func
+    """The function where a symbol is a number; a parameter of that name stays one."""
+    if not isinstance(size, Var):
+        return func
+    made = substitute(func, {size: const(value)})
+    kept = (p if p is size else q for p, q in zip(func.params, made.params, strict=True))
+    return replace(made, params=tuple(kept))
 
 
 def chosen_by_size(

@@ -274,3 +274,34 @@ def test_limited_steps_give_functions_with_the_same_parameters(rng: np.random.Ge
         interpret_prim_func(sch.func, [x, y])
         np.testing.assert_array_equal(y, 2 * x + 1)
         assert all(isinstance(p, Buffer) for p in sch.func.params)
+
+
+SIZES_GIVEN = """
+@T.prim_func
+def main(a: T.handle, b: T.handle, {given}):
+    {free}A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i, k in T.grid(n, m):
+        with T.sblock("sum"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk] * T.Cast("float32", vk + n)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("given", [("m",), ("n",), ("n", "m")])
+def test_sizes_that_are_parameters_are_versions_too(
+    dtype: str, given: tuple[str, ...], rng: np.random.Generator
+) -> None:
+    """The parameter became the number of a version, and the function could not be built."""
+    free = [f"{name} = T.{dtype}()\n    " for name in ("n", "m") if name not in given]
+    params = ", ".join(f"{name}: T.{dtype}" for name in given)
+    func = rl.parse(SIZES_GIVEN.format(given=params, free="".join(free)))
+    exe = rl.compile(func, checks="all")
+    for n, m in ((1, 1), (5, 2), (4, 3), (33, 40)):
+        a = rng.random((n, m), "float32")
+        sizes = [{"n": n, "m": m}[name] for name in given]
+        found = exe["main"](a, np.zeros(n, "float32"), *sizes)
+        np.testing.assert_allclose(found, a @ (np.arange(m) + n), rtol=1e-5)

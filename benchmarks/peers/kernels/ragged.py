@@ -125,7 +125,7 @@ class RelaxlabRagged(Kernels):
         main, count = program["main"], rows.count(": ")
         if weights and not main.bound:
             program.load(list(arrays[count:]))
-            main.bind(*in_large_pages(main.bound))
+            main.bind_packed(*in_large_pages(main.bound))
         held = in_large_pages(arrays[:count])
         last: list[Any] = []
 

@@ -112,7 +112,7 @@ class RelaxlabKernels(Kernels):
             *held, weight = held
             if not main.bound:
                 program.load([weight])
-                main.bind(*in_large_pages(main.bound))
+                main.bind_packed(*in_large_pages(main.bound))
         if case.planned:
             return lambda: main(*held), lambda: program["whole"](*held)
         last: list[Array] = []
