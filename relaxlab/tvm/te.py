@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from relaxlab.ir import expr
-from relaxlab.ir.expr import PrimExpr
+from relaxlab.ir.expr import PrimExpr, as_expr
 from relaxlab.ir.loops import Evaluate, PrimFunc
 from relaxlab.ir.node import node
 from relaxlab.ops import te as core
@@ -179,15 +180,25 @@ def _reduced(
     return core.Reduce(combiner, _substituted(sources, at), axes)
 
 
-def _reducer(combiner: core.Combiner) -> Callable[..., core.Reduce]:
+def _reducer(combiner: core.Combiner) -> Callable[..., Any]:
+    """A reduction over axes; of values alone, `max(a, b, c)`, the operation itself."""
+
     def reduce(
         expr: Any, axis: Any = None, where: Any = None, init: Any = None, *args: Any
-    ) -> core.Reduce:
+    ) -> core.Reduce | PrimExpr:
+        if isinstance(axis, PrimExpr | int | float) and not isinstance(axis, IterVar):
+            more = (axis, *(v for v in (where, init) if v is not None), *args)
+            return functools.reduce(functools.partial(_combined, combiner), more, as_expr(expr))
         values = tuple(expr) if isinstance(expr, tuple | list) else (expr,)
         return _reduced(combiner, values, axis, where, init)
 
     reduce.__name__ = combiner.name
     return reduce
+
+
+def _combined(combiner: core.Combiner, a: PrimExpr, b: Any) -> PrimExpr:
+    (value,) = combiner.combine((a,), (as_expr(b, a.dtype),))
+    return value
 
 
 sum = _reducer(core.SUM)  # noqa: A001 - TVM's name
@@ -197,7 +208,7 @@ min = _reducer(core.MIN)  # noqa: A001
 
 def comm_reducer(
     fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
-) -> Callable[..., core.Reduce]:
+) -> Callable[..., Any]:
     """A reduction by an operation: `fcombine(so far, new)` from `fidentity(dtype)`; both take and
     return tuples where it reduces tuples."""
 

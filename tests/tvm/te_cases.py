@@ -50,6 +50,9 @@ topi.min(x, axis=-1) | x=2,3,4
 topi.prod(x, axis=1) | x=2,3,4
 topi.all(topi.greater(x, y), axis=1) | x=2,3 y=3
 topi.any(topi.greater(x, y), axis=0, keepdims=True) | x=2,3 y=3
+te.compute((2, 3), lambda i, j: te.max(x[i, j], 0)) | x=2,3
+te.compute((2, 3), lambda i, j: te.min(x[i, j], y[j], -0.5)) | x=2,3 y=3
+te.compute((2, 3), lambda i, j: te.sum(x[i, j], y[j])) | x=2,3 y=3
 topi.argmax(x, axis=1) | x=2,3,4
 topi.argmin(x, axis=1, keepdims=True) | x=2,3,4
 topi.collapse_sum(x, (3, 1)) | x=2,3,4
