@@ -6,15 +6,40 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from relaxlab.ir.names import meant
 from relaxlab.ir.target import Target as CoreTarget
 from relaxlab.ir.target import parse_target
 
+_NVIDIA = {
+    "sm_75": "nvidia-t4 nvidia-titan-rtx geforce-rtx-2060 geforce-rtx-2070 geforce-rtx-2080 "
+             "geforce-rtx-2080-ti quadro-rtx-4000 quadro-rtx-5000 quadro-rtx-6000 quadro-rtx-8000",
+    "sm_80": "nvidia-a30 nvidia-a100",
+    "sm_86": "nvidia-a2 nvidia-a10 nvidia-a10g nvidia-a16 nvidia-a40 rtx-a6000 geforce-rtx-3060 "
+             "geforce-rtx-3070 geforce-rtx-3070-ti geforce-rtx-3080 geforce-rtx-3080-ti "
+             "geforce-rtx-3090 geforce-rtx-3090-ti",
+    "sm_87": "jetson-orin-nano jetson-agx-orin-32gb jetson-agx-orin-64gb",
+    "sm_89": "geforce-rtx-4090",
+    "sm_90a": "nvidia-h100",
+    "sm_100a": "nvidia-b100",
+    "sm_120": "geforce-rtx-5060-ti",
+}  # fmt: skip
+"""TVM's tags of GPUs, by their architecture."""
 KINDS = {
-    "llvm": "cpu", "c": "cpu", "cpu": "cpu", "cuda": "cuda", "nvidia/nvidia-a100": "cuda:sm_80",
-    "nvidia/nvidia-h100": "cuda:sm_90", "nvidia/geforce-rtx-3090": "cuda:sm_86",
-    "nvidia/nvidia-t4": "cuda:sm_75", "webgpu": "wgsl",
+    "llvm": "cpu", "c": "cpu", "cpu": "cpu", "cuda": "cuda", "webgpu": "wgsl",
+    **{f"nvidia/{n}": f"cuda:{arch}" for arch, names in _NVIDIA.items() for n in names.split()},
 }  # fmt: skip
 """TVM's kinds and tags of targets, and what the core calls them."""
+_FACTS = {
+    "llvm": {"keys": ("cpu",)},
+    "cuda": {
+        "keys": ("cuda", "gpu"), "max_num_threads": 1024, "max_threads_per_block": 1024,
+        "thread_warp_size": 32, "max_shared_memory_per_block": 48 << 10,
+    },
+    "wgsl": {"keys": ("webgpu", "gpu"), "max_num_threads": 256},
+}  # fmt: skip
+"""What programs ask targets of a kind for, where no option says it."""
+_OPTIONS = ("mcpu", "mattr", "mtriple", "model", "libs")
+"""Options that programs ask for, None where they are not given."""
 
 
 class Target:
@@ -34,8 +59,12 @@ class Target:
             kind, *options = str(target).split()
             self.kind_name, self.attrs = kind, dict(_options(options))
         if self.kind_name not in KINDS:
-            known = ", ".join(map(repr, KINDS))
-            raise ValueError(f"unknown target {self.kind_name!r}; known: {known}")
+            likely = meant(self.kind_name, list(KINDS))
+            known = ", ".join(k for k in KINDS if "/" not in k)
+            raise ValueError(
+                f"unknown target {self.kind_name!r}{likely}; known: {known}, and tags of GPUs such "
+                "as nvidia/nvidia-a100"
+            )
         self.host = None if host is None else Target(host)
 
     @property
@@ -53,10 +82,11 @@ class Target:
         """The architecture of a GPU."""
         return str(self.attrs.get("arch", "")) or KINDS[self.kind_name].partition(":")[2]
 
-    @property
-    def max_num_threads(self) -> int:
-        """The number of threads of a block on a GPU."""
-        return int(self.attrs.get("max_num_threads", 1024))
+    def __getattr__(self, name: str) -> Any:
+        facts = _FACTS[self.kind.name] if "kind_name" in vars(self) else {}
+        if name in facts or name in _OPTIONS:
+            return self.attrs.get(name, facts.get(name))
+        raise AttributeError(f"a target has no attribute {name!r}")
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
@@ -101,9 +131,16 @@ def _text(value: Any) -> str:
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, Any]]:
+    """Options as `-name=value`, `-name value` or `-name`."""
+    joined: list[str] = []
     for word in words:
-        if not word.startswith("-"):
+        if word.startswith("-"):
+            joined.append(word)
+        elif joined and "=" not in joined[-1]:
+            joined[-1] += f"={word}"
+        else:
             raise ValueError(f"an option of a target begins with '-'; {word!r} does not")
+    for word in joined:
         name, _, value = word.lstrip("-").partition("=")
         yield name, int(value) if value.isdigit() else value or True
 

@@ -147,3 +147,27 @@ def test_classes_of_errors() -> None:
     for name in ("OpNotImplemented", "OpAttributeRequired", "OpAttributeInvalid"):
         assert issubclass(getattr(error, name), error.OpError)
     assert issubclass(error.OpError, tvm.TVMError)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("llvm -num-cores 4 -mcpu=znver4", {"num-cores": 4, "mcpu": "znver4"}),
+        ("llvm --num-cores=4", {"num-cores": 4}),
+        ("cuda -arch sm_80 -libs", {"arch": "sm_80", "libs": True}),
+    ],
+)
+def test_options_of_targets(text: str, options: dict[str, Any]) -> None:
+    assert tvm.target.Target(text).attrs == options
+
+
+def test_facts_of_targets() -> None:
+    gpu, cpu = tvm.target.Target("nvidia/geforce-rtx-3080"), tvm.target.Target("llvm")
+    assert (gpu.arch, gpu.max_num_threads, gpu.thread_warp_size) == ("sm_86", 1024, 32)
+    assert gpu.max_shared_memory_per_block == 49152 and gpu.keys == ("cuda", "gpu")
+    assert cpu.keys == ("cpu",) and cpu.mcpu is None
+    assert tvm.target.Target("cuda -max_num_threads=256").max_num_threads == 256
+    with pytest.raises(ValueError, match="did you mean 'nvidia/geforce-rtx-3090'.*known: llvm, c"):
+        tvm.target.Target("nvidia/geforce-rtx-3091")
+    with pytest.raises(ValueError, match="an option of a target begins with '-'; 'x' does not"):
+        tvm.target.Target("llvm x")
