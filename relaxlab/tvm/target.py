@@ -37,7 +37,7 @@ _FACTS = {
     },
     "wgsl": {"keys": ("webgpu", "gpu"), "max_num_threads": 256},
 }  # fmt: skip
-"""What programs ask targets of a kind for, where no option says it."""
+"""Properties that programs ask targets of a kind for, where no option has them."""
 _OPTIONS = ("mcpu", "mattr", "mtriple", "model", "libs")
 """Options that programs ask for, None where they are not given."""
 

@@ -51,10 +51,10 @@ def _estimate(b: Builder, x: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """How cube roots of a dtype begin: the bits of about the inverse of a root are `start` less a
-    third of the bits of the number, as integers, and the number times the cube of that is at most
-    0.103 off 1. Below `small` the remainder would be subnormal; the cube of `scale` scales up to
-    it. `steps` for the inverse leave so little that one for the root makes it exact."""
+    """Constants of the cube roots of a dtype. The bits of about the inverse of a root are `start`
+    less a third of the bits of the number, as integers, and the number times the cube of that is at
+    most 0.103 off 1. Below `small` the remainder would be subnormal; the cube of `scale` scales up
+    to it. `steps` for the inverse leave so little that one for the root makes it exact."""
 
     start: float
     small: float

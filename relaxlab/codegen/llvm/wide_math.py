@@ -21,7 +21,7 @@ LN2, LN2_REST = math.log(2.0), 2.319046813846299558e-17
 ROUNDING, ROUNDING_BITS = 1.5 * 2.0**52, 0x4338 << 48
 """Added to a small number, it leaves the nearest integer in the last bits of the sum; its bits."""
 BIAS, FRACTION = 1023, 52
-"""What is added to exponents, and the bits behind them."""
+"""The number that is added to exponents, and the bits behind them."""
 ROOT_OF_HALF = 0x3FE6A09E667F3BCD
 """The bits of the square root of 1/2."""
 SMALLEST_NORMAL = 2.0**-1022
@@ -36,9 +36,10 @@ LOG10_2 = 0.30102999566406652, -8.5323443170571066e-14
 HALF_PI = 1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33
 """Parts of half of pi."""
 _EXPM1 = [1 / math.factorial(k) for k in range(13, 1, -1)]
-"""Of (exp(r) - 1 - r) / r**2, |r| <= ln 2 / 2."""
+"""The series of (exp(r) - 1 - r) / r**2, |r| <= ln 2 / 2."""
 _LOG = [2 / (2 * k + 1) for k in range(10, 0, -1)]
-"""Of (log(1 + f) - 2 s) / s**3 in s**2, s = f / (2 + f), 1 + f between the roots of 1/2 and 2."""
+"""The series of (log(1 + f) - 2 s) / s**3 in s**2, where s = f / (2 + f), and 1 + f lies between
+the roots of 1/2 and 2."""
 _SIN = [(-1) ** k / math.factorial(2 * k + 1) for k in range(8, 0, -1)]
 _COS = [(-1) ** k / math.factorial(2 * k) for k in range(8, 1, -1)]
 
