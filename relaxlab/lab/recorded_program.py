@@ -87,7 +87,7 @@ class _Printer:
             case rec.Branch():
                 yield from self.branch(step, level)
             case _:
-                # What is computed reads older variables: before its own get their names.
+                # Before its own variables get their names: a value reads older ones.
                 value, remark, block = self.value(step)
                 names = ", ".join(map(self.new, results(step)))
                 yield Line(f"{at}{names} = {value}" if names else f"{at}{value}", remark, block)

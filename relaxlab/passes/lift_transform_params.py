@@ -51,7 +51,7 @@ def lift_transform_params(mod: Module, options: LiftOptions) -> Module:
     for name, fn in mod.graph_functions().items():
         chosen = options.functions is None or name in options.functions
         weights = fn.params[fn.attrs.get("num_input", len(fn.params)) :]
-        # Of one without weights, its callers would have to be given its constants.
+        # Without weights nobody binds the transformed ones: calls would be asked for constants.
         if weights and chosen and "recorded" not in fn.attrs and name not in values:
             key = structural_key(tuple(w.ty for w in weights)), tuple(w.name for w in weights)
             group = groups.setdefault(key if options.shared else name, {})

@@ -31,6 +31,7 @@ from relaxlab.ir.substitute import substitute
 from relaxlab.schedule.dependence import (
     is_independent,
     require_inputs_kept,
+    require_known_effects,
     undetermined_axes,
 )
 from relaxlab.schedule.error import ScheduleError
@@ -196,6 +197,7 @@ def _places(func: PrimFunc, name: str, var: Var, primitive: str) -> tuple[BlockP
         )  # fmt: skip
     require_computed_alone(primitive, place)
     require_read_in_blocks(primitive, place)
+    require_known_effects(primitive, place)
     require_inputs_kept(primitive, place, [target.path])
     return place, target
 

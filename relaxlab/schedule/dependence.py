@@ -94,12 +94,9 @@ def _order_fault(place: LoopPlace, realize: BlockRealize, an: Analyzer) -> str |
                 f"all axes are spatial or reduce; axis {iv.var.name} of block {block.name!r} "
                 f"is {iv.kind}"
             )
-    for call in walk(block.body):
-        if isinstance(call, expr.Call) and has_unknown_effect(call):
-            return (
-                f"no call does more than return a value; block {block.name!r} calls "
-                f"{call.args[0]}, which may (T.call_pure_extern says that it does not)"
-            )
+    effect = _effect_fault(block)
+    if effect is not None:
+        return effect
     changed = written(block)
     for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
         if any(isinstance(n, BufferLoad) and n.buffer in changed for n in walk(value)):
@@ -299,6 +296,24 @@ def _overwriting_fault(
                 f"{w.buffer.name}"
             )
     return None
+
+
+def _effect_fault(block: Block) -> str | None:
+    for call in walk(block.body):
+        if isinstance(call, expr.Call) and has_unknown_effect(call):
+            return (
+                f"no call does more than return a value; block {block.name!r} calls "
+                f"{call.args[0]}, which may (T.call_pure_extern says that it does not)"
+            )
+    return None
+
+
+def require_known_effects(primitive: str, place: BlockPlace) -> None:
+    """Raise ScheduleError for a block whose calls may do more than return values: computed
+    elsewhere, they would be made in another order or another number of times."""
+    fault = _effect_fault(place.block)
+    if fault is not None:
+        raise ScheduleError(primitive, describe_block(place.block), fault)
 
 
 def require_inputs_kept(

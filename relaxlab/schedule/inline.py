@@ -15,7 +15,7 @@ from relaxlab.ir.expr import PrimExpr, Var
 from relaxlab.ir.loops import Block, Buffer, BufferLoad, BufferStore, PrimFunc, Range, Stmt
 from relaxlab.ir.node import Node, children, map_children, replace, rewrite, walk
 from relaxlab.ir.substitute import substitute
-from relaxlab.schedule.dependence import require_inputs_kept
+from relaxlab.schedule.dependence import require_inputs_kept, require_known_effects
 from relaxlab.schedule.error import ScheduleError
 from relaxlab.schedule.exact_region import exact_region
 from relaxlab.schedule.instances import require_only_loops, require_unrestricted
@@ -65,6 +65,7 @@ def compute_inline(func: PrimFunc, name: str) -> PrimFunc:
         )
     paths = (path_to(func.body, partial(operator.is_, r)) for r in readers)
     found = [path for path in paths if path is not None]
+    require_known_effects("compute_inline", place)
     require_inputs_kept("compute_inline", place, found)
     for path in found:
         _require_computed(BlockPlace(func, path), buffer, instances)
@@ -262,6 +263,7 @@ def reverse_compute_inline(func: PrimFunc, name: str) -> PrimFunc:
     require_unrestricted("reverse_compute_inline", producer)
     require_every_element("reverse_compute_inline", producer, made)
     require_output_unread("reverse_compute_inline", place)
+    require_known_effects("reverse_compute_inline", place)
     require_inputs_kept("reverse_compute_inline", place, [producer.path])
     axes = place.block.iter_vars
     require_injective(place, axes, store.indices, "their results", "reverse_compute_inline")

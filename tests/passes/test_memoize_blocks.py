@@ -49,7 +49,7 @@ def test_each_word_is_computed_once(tree_lstm, words):
     all_words = [w for t in trees for w in words_of(t)]
     assert apart.last_batch.nodes == inner + roots + len(all_words)
     of_leaves = shared.last_batch.nodes - inner - roots
-    # Of a vocabulary beyond the entries one word may push out another, which is computed again.
+    # With more words than entries one may push out another, which is computed again.
     distinct = len(set(all_words))
     assert distinct <= of_leaves <= len(all_words)
     assert of_leaves == distinct or words > MEMO_ENTRIES

@@ -128,7 +128,7 @@ def main(x: R.Tensor(("b", 5, 5), "float32")):
 
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
 def test_reductions_of_few_columns(dtype: str, rng: np.random.Generator) -> None:
-    """Of short and of long columns, whose rows are lanes together, as constants and as symbols."""
+    """Short and long columns, whose rows are lanes together, as constants and as symbols."""
     for width in rng.choice(np.arange(2, 9), 3, replace=False):
         for rows in ("n", int(rng.integers(1, 40_000))):
             shape = f"({rows!r}, {width})".replace("'", '"')

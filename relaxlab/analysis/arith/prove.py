@@ -203,7 +203,7 @@ def _terms_about(ctx: Context, number: int, in_product: bool) -> Terms:
             for n, c in known.items()
             if number in n and (in_product or len(n) == 1)
         )
-        # What is known of elements grows with each other element that is met.
+        # Facts about elements are added with each further element: they are not kept.
         if ctx.atoms[number].place is None and number not in ctx.scope.facts:
             ctx.scope.terms[key] = found
     return found

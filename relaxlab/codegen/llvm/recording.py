@@ -497,7 +497,7 @@ def _batch_entry(program: rec.RecordingProgram, declarations: dict[str, str]) ->
     out = at("%results", b.emit(f"mul i64 %i, {len(entry.results)}"))
     _record_one(program)(b, given, out)
     failed = b.emit(f"load i64, ptr {at('%recorder', str(FAILED))}, align 8")
-    # What it noted will not run: the next instances note that anew.
+    # The notes of a failed instance do not run: others must not refer to them.
     forget_notes(b, b.emit(f"icmp ne i64 {failed}, 0"))
     b.branch(note_failure(b), "done", "recorded")
     b.place("recorded")

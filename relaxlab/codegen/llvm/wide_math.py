@@ -233,7 +233,7 @@ def _reduced_angle(m: Formula, x: Value) -> tuple[Value, tuple[Value, Value], tu
     half = m.mul(z, 0.5)
     sine = m.fma(m.mul(m.poly(z, _SIN), z), x, m.fma(m.negative(half), lost, lost))
     cosine, rest = _sum(m, m.num(1.0), m.negative(half))
-    # What squaring lost matters, too, where the cosine is less than one.
+    # The rounding error of the square matters, too, where the cosine is less than one.
     squared = m.fma(m.fma(x, x, m.negative(z)), -0.5, rest)
     rest = m.fma(m.mul(z, z), m.poly(z, _COS), m.fma(m.negative(x), lost, squared))
     return count, (x, sine), (cosine, rest)

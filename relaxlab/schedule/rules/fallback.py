@@ -190,7 +190,7 @@ def _rows_at_once(sch: Schedule, rv: BlockRV, context: Context) -> int:
     block = found_block(sch, rv)
     width = constant([it.dom.extent for it in block.iter_vars if it.kind == "spatial"][-1])
     lanes = context.target.lanes(output_dtype(block))
-    # What columns have in common is gathered for the lanes: deviations of rows of seven float32
+    # Operands that all rows share are gathered for the lanes: deviations of rows of seven float32
     # took twice as long so, of three half as long.
     terms = {it.var for it in block.iter_vars if it.kind != "spatial"}
     loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
