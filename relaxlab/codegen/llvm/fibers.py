@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from relaxlab.codegen.llvm.builder import Builder
+from relaxlab.codegen.llvm.memory_words import load_word, pointer_of, store_word
 from relaxlab.codegen.llvm.recorder_words import (
     FAILED,
     FAILURES,
@@ -127,30 +128,31 @@ def switch(target: Target) -> str:
 def wait(b: Builder, state: str | int, slot: str) -> str:
     """Emit a wait of the running fiber in a state. Returns the address of the tensor that the
     caller has put into its words."""
-    fiber = _pointer(b, _load(b, "%recorder", FIBER))
-    _store(b, fiber, SLOT, slot)
-    _store(b, fiber, STATE, str(state))
-    _switch(b, _load(b, fiber, CONTEXT), _load(b, fiber, CALLER))
-    return _load(b, fiber, VALUE)
+    fiber = pointer_of(b, load_word(b, "%recorder", FIBER))
+    store_word(b, fiber, SLOT, slot)
+    store_word(b, fiber, STATE, str(state))
+    _switch(b, load_word(b, fiber, CONTEXT), load_word(b, fiber, CALLER))
+    return load_word(b, fiber, VALUE)
 
 
 def fork(b: Builder, function: str, args: str) -> None:
     """Emit the start of a fiber for `function(recorder, args)`, if one is free; else its call."""
-    child = _load(b, "%recorder", FREE_FIBER)
+    child = load_word(b, "%recorder", FREE_FIBER)
     yes, no, end = b.label("fork"), b.label("call"), b.label("forked")
     b.branch(b.emit(f"icmp ne i64 {child}, 0"), yes, no)
     b.place(yes)
-    row, fiber = _pointer(b, child), _pointer(b, _load(b, "%recorder", FIBER))
-    _store(b, "%recorder", FREE_FIBER, _load(b, row, NEXT_FREE))
-    behind, used = b.emit(f"add i64 {child}, {8 * FIBER_WORDS}"), _load(b, "%recorder", FIBERS_END)
+    row, fiber = pointer_of(b, child), pointer_of(b, load_word(b, "%recorder", FIBER))
+    store_word(b, "%recorder", FREE_FIBER, load_word(b, row, NEXT_FREE))
+    behind = b.emit(f"add i64 {child}, {8 * FIBER_WORDS}")
+    used = load_word(b, "%recorder", FIBERS_END)
     furthest = b.call("llvm.umax.i64", "i64", [("i64", behind), ("i64", used)])
-    _store(b, "%recorder", FIBERS_END, furthest)
-    _store(b, row, FUNCTION, b.emit(f"ptrtoint ptr @{function} to i64"))
-    _store(b, row, ARGS, b.emit(f"ptrtoint ptr {args} to i64"))
-    _store(b, row, NUMBER, _load(b, fiber, NUMBER))
-    _store(b, row, PARENT, b.emit(f"ptrtoint ptr {fiber} to i64"))
-    _store(b, row, STATE, str(READY))
-    _store(b, fiber, PENDING, b.emit(f"add i64 {_load(b, fiber, PENDING)}, 1"))
+    store_word(b, "%recorder", FIBERS_END, furthest)
+    store_word(b, row, FUNCTION, b.emit(f"ptrtoint ptr @{function} to i64"))
+    store_word(b, row, ARGS, b.emit(f"ptrtoint ptr {args} to i64"))
+    store_word(b, row, NUMBER, load_word(b, fiber, NUMBER))
+    store_word(b, row, PARENT, b.emit(f"ptrtoint ptr {fiber} to i64"))
+    store_word(b, row, STATE, str(READY))
+    store_word(b, fiber, PENDING, b.emit(f"add i64 {load_word(b, fiber, PENDING)}, 1"))
     b.jump(end)
     b.place(no)
     b.raw(f"call void @{function}(ptr %recorder, ptr {args})")
@@ -160,30 +162,30 @@ def fork(b: Builder, function: str, args: str) -> None:
 
 def join(b: Builder) -> None:
     """Emit a wait for the fibers that the running one began."""
-    fiber = _pointer(b, _load(b, "%recorder", FIBER))
-    with b.when(b.emit(f"icmp ne i64 {_load(b, fiber, PENDING)}, 0")):
+    fiber = pointer_of(b, load_word(b, "%recorder", FIBER))
+    with b.when(b.emit(f"icmp ne i64 {load_word(b, fiber, PENDING)}, 0")):
         wait(b, JOINING, "0")
 
 
 def failed_before(b: Builder, instance: str) -> str:
     """Emit a test for instances that failed: a bit."""
-    failures = _pointer(b, _load(b, "%recorder", FAILURES))
+    failures = pointer_of(b, load_word(b, "%recorder", FAILURES))
     place = b.emit(f"getelementptr inbounds i64, ptr {failures}, i64 {instance}")
-    return b.emit(f"icmp ne i64 {_load(b, place, 0)}, 0")
+    return b.emit(f"icmp ne i64 {load_word(b, place, 0)}, 0")
 
 
 def note_failure(b: Builder) -> str:
     """Emit a note of what failed, if something did, at the instance that was recorded, so that the
     others go on. Returns a bit that says that room is lacking: recording has to end."""
-    failed = _load(b, "%recorder", FAILED)
+    failed = load_word(b, "%recorder", FAILED)
     no_room = b.emit(f"icmp eq i64 {failed}, {NO_ROOM}")
     with b.when(b.emit(f"icmp ne i64 {failed}, 0")):
-        failures = _pointer(b, _load(b, "%recorder", FAILURES))
-        instance = _load(b, "%recorder", INSTANCE)
+        failures = pointer_of(b, load_word(b, "%recorder", FAILURES))
+        instance = load_word(b, "%recorder", INSTANCE)
         place = b.emit(f"getelementptr inbounds i64, ptr {failures}, i64 {instance}")
-        _store(b, place, 0, failed)
+        store_word(b, place, 0, failed)
         kept = b.emit(f"select i1 {no_room}, i64 {NO_ROOM}, i64 0")
-        _store(b, "%recorder", FAILED, kept)
+        store_word(b, "%recorder", FAILED, kept)
     return no_room
 
 
@@ -192,22 +194,22 @@ def fiber_body(declarations: dict[str, str]) -> str:
     b = Builder(declarations)
     b.jump("begin")
     b.place("begin")
-    fiber = _pointer(b, _load(b, "%recorder", FIBER))
-    function, args = (_pointer(b, _load(b, fiber, word)) for word in (FUNCTION, ARGS))
+    fiber = pointer_of(b, load_word(b, "%recorder", FIBER))
+    function, args = (pointer_of(b, load_word(b, fiber, word)) for word in (FUNCTION, ARGS))
     b.raw(f"call void {function}(ptr %recorder, ptr {args})")
-    _store(b, fiber, STATE, str(DONE))
-    parent = _load(b, fiber, PARENT)
+    store_word(b, fiber, STATE, str(DONE))
+    parent = load_word(b, fiber, PARENT)
     with b.when(b.emit(f"icmp ne i64 {parent}, 0")):
-        _store(b, fiber, NEXT_FREE, _load(b, "%recorder", FREE_FIBER))
-        _store(b, "%recorder", FREE_FIBER, b.emit(f"ptrtoint ptr {fiber} to i64"))
-        row = _pointer(b, parent)
-        left = b.emit(f"sub i64 {_load(b, row, PENDING)}, 1")
-        _store(b, row, PENDING, left)
-        joins = b.emit(f"icmp eq i64 {_load(b, row, STATE)}, {JOINING}")
+        store_word(b, fiber, NEXT_FREE, load_word(b, "%recorder", FREE_FIBER))
+        store_word(b, "%recorder", FREE_FIBER, b.emit(f"ptrtoint ptr {fiber} to i64"))
+        row = pointer_of(b, parent)
+        left = b.emit(f"sub i64 {load_word(b, row, PENDING)}, 1")
+        store_word(b, row, PENDING, left)
+        joins = b.emit(f"icmp eq i64 {load_word(b, row, STATE)}, {JOINING}")
         last = b.emit(f"icmp eq i64 {left}, 0")
         with b.when(b.emit(f"and i1 {joins}, {last}")):
-            _store(b, row, STATE, str(READY))
-    _switch(b, _load(b, fiber, CONTEXT), _load(b, fiber, CALLER))
+            store_word(b, row, STATE, str(READY))
+    _switch(b, load_word(b, fiber, CONTEXT), load_word(b, fiber, CALLER))
     b.jump("begin")
     return _text(f"void @{BODY}(ptr %recorder)", b)
 
@@ -216,7 +218,7 @@ def instance_body(record: Callable[[Builder, str, str], None], declarations: dic
     """The function `INSTANCE_BODY`; `record` emits the recording of an instance, given where its
     words and those of its results are."""
     b = Builder(declarations)
-    record(b, _pointer(b, _load(b, "%args", 0)), _pointer(b, _load(b, "%args", 1)))
+    record(b, pointer_of(b, load_word(b, "%args", 0)), pointer_of(b, load_word(b, "%args", 1)))
     b.raw("ret void")
     return _text(f"void @{INSTANCE_BODY}(ptr %recorder, ptr %args)", b)
 
@@ -233,20 +235,20 @@ def resume_fibers(declarations: dict[str, str]) -> str:
     row = b.emit(f"mul i64 %i, {FIBER_WORDS}")
     fiber = b.emit(f"getelementptr inbounds i64, ptr %fibers, i64 {row}")
     place = b.emit(f"ptrtoint ptr {fiber} to i64")
-    used = b.emit(f"icmp ult i64 {place}, {_load(b, '%recorder', FIBERS_END)}")
+    used = b.emit(f"icmp ult i64 {place}, {load_word(b, '%recorder', FIBERS_END)}")
     b.branch(used, "body", "passed")
     b.place("body")
-    b.branch(b.emit(f"icmp eq i64 {_load(b, fiber, STATE)}, {READY}"), "ready", "after")
+    b.branch(b.emit(f"icmp eq i64 {load_word(b, fiber, STATE)}, {READY}"), "ready", "after")
     b.place("ready")
-    b.branch(failed_before(b, _load(b, fiber, NUMBER)), "end", "resume")
+    b.branch(failed_before(b, load_word(b, fiber, NUMBER)), "end", "resume")
     b.place("end")  # also what joins a fiber that failed
-    _store(b, fiber, STATE, str(DONE))
+    store_word(b, fiber, STATE, str(DONE))
     b.jump("after")
     b.place("resume")
-    _store(b, "%recorder", FIBER, place)
-    _store(b, "%recorder", INSTANCE, _load(b, fiber, NUMBER))
-    _store(b, "%recorder", STACK_END, _load(b, fiber, FIBER_STACK_END))
-    _switch(b, _load(b, fiber, CALLER), _load(b, fiber, CONTEXT))
+    store_word(b, "%recorder", FIBER, place)
+    store_word(b, "%recorder", INSTANCE, load_word(b, fiber, NUMBER))
+    store_word(b, "%recorder", STACK_END, load_word(b, fiber, FIBER_STACK_END))
+    _switch(b, load_word(b, fiber, CALLER), load_word(b, fiber, CONTEXT))
     b.branch(note_failure(b), "done", "ran")
     b.place("ran")
     b.jump("after")
@@ -265,21 +267,7 @@ def _text(head: str, b: Builder) -> str:
     return f"define {head} #0 {{\nentry:\n" + "\n".join([*b.allocas, *b.lines]) + "\n}"
 
 
-def _load(b: Builder, base: str, word: int) -> str:
-    place = b.emit(f"getelementptr inbounds i64, ptr {base}, i64 {word}")
-    return b.emit(f"load i64, ptr {place}, align 8")
-
-
-def _store(b: Builder, base: str, word: int, text: str) -> None:
-    place = b.emit(f"getelementptr inbounds i64, ptr {base}, i64 {word}")
-    b.raw(f"store i64 {text}, ptr {place}, align 8")
-
-
-def _pointer(b: Builder, word: str) -> str:
-    return b.emit(f"inttoptr i64 {word} to ptr")
-
-
 def _switch(b: Builder, leave: str, enter: str) -> None:
     """Save the running context at an address, and go on in the one at another."""
-    pair = [("ptr", _pointer(b, leave)), ("ptr", _pointer(b, enter))]
+    pair = [("ptr", pointer_of(b, leave)), ("ptr", pointer_of(b, enter))]
     b.call(SWITCH, "void", [("ptr", "%recorder"), *pair])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaxlab.codegen.llvm.builder import Builder
+from relaxlab.codegen.llvm.memory_words import load_word, pointer_of, store_word
 from relaxlab.codegen.llvm.recorder_words import MEMO, MEMO_ENTRIES
 from relaxlab.ir import recording as rec
 
@@ -34,36 +35,32 @@ def memo_places(program: rec.RecordingProgram) -> tuple[dict[int, int], int]:
 def forget_notes(b: Builder, when: str) -> None:
     """Emit a step that empties all entries where a bit is set."""
     memo = _memo(b)
-    count = b.emit(f"load i64, ptr {memo}, align 8")
-    more = b.emit(f"add i64 {count}, {b.emit(f'zext i1 {when} to i64')}")
-    b.raw(f"store i64 {more}, ptr {memo}, align 8")
+    more = b.emit(f"zext i1 {when} to i64")
+    store_word(b, memo, 0, b.emit(f"add i64 {load_word(b, memo, 0)}, {more}"))
 
 
 def find_note(b: Builder, place: int, operands: Sequence[str]) -> tuple[str, str]:
     """Emit the search for a note on these operands among the entries from word `place` on. Returns
     the address of the only entry that can have it, and a bit: whether it has."""
     memo = _memo(b)
-    index = _index(b, operands)
-    first = b.emit(f"mul i64 {index}, {_entry_words(len(operands))}")
-    entry = _word(b, memo, b.emit(f"add i64 {first}, {place}"))
-    count = b.emit(f"load i64, ptr {memo}, align 8")
+    first = b.emit(f"mul i64 {_index(b, operands)}, {_entry_words(len(operands))}")
+    at = b.emit(f"add i64 {first}, {place}")
+    entry = b.emit(f"getelementptr inbounds i64, ptr {memo}, i64 {at}")
     differs = "0"
-    for i, word in enumerate((count, *operands)):
-        held = b.emit(f"load i64, ptr {_word(b, entry, str(i))}, align 8")
-        differs = b.emit(f"or i64 {differs}, {b.emit(f'xor i64 {held}, {word}')}")
+    for i, word in enumerate((load_word(b, memo, 0), *operands)):
+        differs = b.emit(f"or i64 {differs}, {b.emit(f'xor i64 {load_word(b, entry, i)}, {word}')}")
     return entry, b.emit(f"icmp eq i64 {differs}, 0")
 
 
 def found_slot(b: Builder, entry: str, operands: Sequence[str]) -> str:
     """Emit the load of the slot of the first output of the note in an entry."""
-    return b.emit(f"load i64, ptr {_word(b, entry, str(1 + len(operands)))}, align 8")
+    return load_word(b, entry, 1 + len(operands))
 
 
 def keep_note(b: Builder, entry: str, operands: Sequence[str], slot: str) -> None:
     """Emit stores of a note into an entry."""
-    count = b.emit(f"load i64, ptr {_memo(b)}, align 8")
-    for i, word in enumerate((count, *operands, slot)):
-        b.raw(f"store i64 {word}, ptr {_word(b, entry, str(i))}, align 8")
+    for i, word in enumerate((load_word(b, _memo(b), 0), *operands, slot)):
+        store_word(b, entry, i, word)
 
 
 def _entry_words(operands: int) -> int:
@@ -71,12 +68,7 @@ def _entry_words(operands: int) -> int:
 
 
 def _memo(b: Builder) -> str:
-    address = b.emit(f"load i64, ptr {_word(b, '%recorder', str(MEMO))}, align 8")
-    return b.emit(f"inttoptr i64 {address} to ptr")
-
-
-def _word(b: Builder, base: str, number: str) -> str:
-    return b.emit(f"getelementptr inbounds i64, ptr {base}, i64 {number}")
+    return pointer_of(b, load_word(b, "%recorder", MEMO))
 
 
 def _index(b: Builder, operands: Sequence[str]) -> str:

@@ -40,6 +40,7 @@ from relaxlab.codegen.llvm.memo import (
     keep_note,
     memo_places,
 )
+from relaxlab.codegen.llvm.memory_words import load_word, store_word
 from relaxlab.codegen.llvm.recorder_words import (
     FAILED,
     FIRST_MESSAGE,
@@ -160,12 +161,10 @@ class _Emitter:
     # -- words -------------------------------------------------------------------------------------
 
     def word(self, number: int, base: str = "%recorder") -> str:
-        pointer = self.b.emit(f"getelementptr inbounds i64, ptr {base}, i64 {number}")
-        return self.b.emit(f"load i64, ptr {pointer}, align 8")
+        return load_word(self.b, base, number)
 
     def set_word(self, number: int, value: str, base: str = "%recorder") -> None:
-        pointer = self.b.emit(f"getelementptr inbounds i64, ptr {base}, i64 {number}")
-        self.b.raw(f"store i64 {value}, ptr {pointer}, align 8")
+        store_word(self.b, base, number, value)
 
     def scalar(self, e: expr.PrimExpr) -> Value:
         value = emit_expr(self.scope, e)
@@ -483,7 +482,7 @@ def _batch_entry(program: rec.RecordingProgram, declarations: dict[str, str]) ->
     frame = b.call("llvm.frameaddress.p0", "ptr", [("i32", "0")])
     here = b.emit(f"ptrtoint ptr {frame} to i64")
     end = b.emit(f"sub i64 {here}, {STACK_BYTES}")
-    b.raw(f"store i64 {end}, ptr {at('%recorder', str(STACK_END))}, align 8")
+    store_word(b, "%recorder", STACK_END, end)
     forget_notes(b, "true")
     b.jump("head")
     b.place("head")
@@ -492,11 +491,11 @@ def _batch_entry(program: rec.RecordingProgram, declarations: dict[str, str]) ->
     b.place("body")
     b.branch(failed_before(b, "%i"), "stored", "record")
     b.place("record")
-    b.raw(f"store i64 %i, ptr {at('%recorder', str(INSTANCE))}, align 8")
+    store_word(b, "%recorder", INSTANCE, "%i")
     given = at("%inputs", b.emit(f"mul i64 %i, {len(entry.params)}"))
     out = at("%results", b.emit(f"mul i64 %i, {len(entry.results)}"))
     _record_one(program)(b, given, out)
-    failed = b.emit(f"load i64, ptr {at('%recorder', str(FAILED))}, align 8")
+    failed = load_word(b, "%recorder", FAILED)
     # The notes of a failed instance do not run: others must not refer to them.
     forget_notes(b, b.emit(f"icmp ne i64 {failed}, 0"))
     b.branch(note_failure(b), "done", "recorded")
