@@ -154,13 +154,14 @@ def _loops_of_one_value(
     realize: BlockRealize, path: Path, bindings: dict[Var, PrimExpr]
 ) -> set[Var]:
     """The variables of loops over reduce axes that have one value or none, and are bound to that
-    value instead of the loop's variable."""
+    value instead of the loop's variable. A loop of one iteration always has it, whosever it is."""
     values = [substitute(v, bindings) for v in realize.iter_values]
     named = set(symbols_in(values))
     extents = [substitute(it.dom.extent, bindings)
                for it, v in zip(realize.block.iter_vars, values, strict=True)
                if it.kind == "reduce" and not symbols_in(v)]  # fmt: skip
-    return {s.loop_var for s in path if isinstance(s, For) and s.loop_var not in named
+    return {s.loop_var for s in path
+            if isinstance(s, For) and s.loop_var not in named and s.extent != expr.const(1)
             and substitute(s.extent, bindings) in extents}  # fmt: skip
 
 

@@ -107,3 +107,18 @@ def main(x: R.Tensor((3, 0), "float32"), p: R.Tensor((3, 1), "float32"),
 """)
     x, ones = np.zeros((3, 0), "float32"), np.ones((3, 1))
     assert rl.compile(mod)(x, ones.astype("float32"), ones.astype("int64")).shape == (3, 0)
+
+
+@pytest.mark.parametrize("shape", ["(k, d * d, 128, 1)", "(1, k, 1)", "(k, 1)", "(1, 1, k)"])
+def test_axes_of_one_element_beside_empty_ones(shape: str) -> None:
+    """A loop over the only result was taken for that of such an axis, and the sum was refused."""
+    mod = rl.parse(f"""
+@R.function
+def main(v: R.Tensor(("d",), "float32"), x: R.Tensor({shape.replace("k", '"k"', 1)}, "float32")):
+    return R.clip(R.sum(x, keepdims=True), min=-2.0, max=1e4)
+""")
+    main = rl.compile(mod)["main"]
+    for k in (0, 1, 3):
+        dims: tuple[int, ...] = eval(shape, {"k": k, "d": 2})
+        found = main(np.zeros(2, "float32"), np.ones(dims, "float32"))
+        np.testing.assert_array_equal(found, np.full((1,) * len(dims), np.prod(dims)))
